@@ -15,15 +15,15 @@ from zerofleet.database import Kept
 FULL_SHARE = 0.95
 """Share of the disk limit at which the trainer begins to drop searches."""
 LOG_BYTES = 256 << 20
-"""Size near which the write-ahead log of the embedded Postgres stays."""
+"""Approximate size of the write-ahead log of the embedded Postgres, in bytes."""
 MARKER = "zerofleet.json"
 """File of a data folder that names its run."""
-_FULL_BYTES = 16 << 20  # Postgres' log grows by so much at a time
+_FULL_BYTES = 16 << 20  # Postgres' log grows in steps of this size
 
 
 @dataclass(frozen=True, slots=True)
 class FolderSizes:
-    """Bytes of the files of a data folder, without the tables, whose size Postgres reports."""
+    """Sizes of the files of a data folder in bytes; tables are not included."""
 
     log: int
     """Write-ahead log of the embedded Postgres."""
@@ -45,7 +45,7 @@ class FolderSizes:
 
         Args:
             root: the folder.
-            database_bytes: size of the run's database, which is left out where it is in the folder.
+            database_bytes: size of the run's database, which is subtracted if it is in the folder.
         """
         cluster = root / "postgres" / "cluster"
         parts = [cluster / "pg_wal", root / "models", root / "checkpoints", root / "logs"]
@@ -67,14 +67,14 @@ def _size(folder: Path) -> int:
     sizes: dict[tuple[int, int], int] = {}
     for path, _, names in os.walk(folder):
         for name in names:
-            with contextlib.suppress(OSError):  # it has gone meanwhile
+            with contextlib.suppress(OSError):  # it has been removed in the meantime
                 status = os.lstat(Path(path) / name)
                 sizes[status.st_dev, status.st_ino] = status.st_size
     return sum(sizes.values())
 
 
 def full_disk(folder: Path) -> str | None:
-    """That the disk of a folder is full, for a person; None: it is not."""
+    """Return a message for a person if the disk of a folder is full, else None."""
     free = shutil.disk_usage(folder).free
     if free >= _FULL_BYTES:
         return None
@@ -86,7 +86,7 @@ def full_disk(folder: Path) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class DiskUse:
-    """Disk usage of a run in bytes; for a fleet, that of its database."""
+    """Disk usage of a run in bytes; for a fleet, only its database."""
 
     kept: Kept
     folder: FolderSizes | None
@@ -101,7 +101,7 @@ class DiskUse:
 
     @property
     def fixed(self) -> int:
-        """Bytes that the limit cannot free: all but searches, with a write-ahead log that is full.
+        """Bytes that the limit cannot free: everything but searches, with a full write-ahead log.
 
         The log of the embedded Postgres is smaller only in a run that has stored little.
         """
@@ -110,7 +110,7 @@ class DiskUse:
 
     @property
     def limit_fault(self) -> str | None:
-        """Why the limit can never be kept, and what to do; None: it can."""
+        """Why the limit can never be kept, and what to do; None if it can."""
         if self.limit is None or self.limit >= self.fixed:
             return None
         parts = "tables" if self.folder is None else "tables, models and other files"

@@ -1,8 +1,8 @@
-"""What each service says of itself in its heartbeat: a dataclass for each, for writers and readers.
+"""Figures that each service reports in its heartbeat: one dataclass each, for writers and readers.
 
-A heartbeat is JSON in Redis. Every figure has a default, which is also what a figure counts as that
-cannot be read: so services of different versions read each other. Rates are of the last half
-minute, unless it is said otherwise.
+A heartbeat is JSON in Redis. Every figure has a default, which also replaces a figure that cannot
+be read, so that services of different versions can read each other. Rates are averages over the
+last half minute, unless stated otherwise.
 """
 
 from __future__ import annotations
@@ -18,67 +18,68 @@ Z_95 = 1.959964
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SelfplayFigures:
-    """Of one worker."""
+    """Figures of one self-play worker."""
 
     service: ClassVar[str] = "selfplay"
 
     games: int = 0
-    """Finished since its start."""
+    """Games finished since its start."""
     resigned_games: int = 0
-    """Of these, the ones that a player gave up."""
+    """Finished games that ended by resignation."""
     games_per_hour: float = 0.0
     positions_per_s: float = 0.0
     """Positions that the network predicted, per second."""
     simulations_per_s: float = 0.0
     training_positions_per_second: float = 0.0
-    """Positions to train on that come of its simulations."""
+    """Positions for training that its simulations yield, per second."""
     waiting_share: float = 0.0
     """Share of the time in which it waited for another service, 0 to 1."""
     pause_share: float = 0.0
-    """Share of the time in which it let the trainer catch up, 0 to 1."""
+    """Share of the time in which it paused for the trainer to catch up, 0 to 1."""
     cache_hit_rate: float = 0.0
     """Predictions found in the cache / predictions needed."""
     spool: int = 0
     """Finished games that Postgres has not answered for yet."""
     conflicts: int = 0
-    """Finished games of which Postgres has another worker's record."""
+    """Finished games for which Postgres has another worker's record."""
     resign_threshold: float | None = None
     """v_resign, for the player to move; None: no player resigns."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InferenceFigures:
-    """Of one process that answers, or of the parent of several."""
+    """Figures of one process that answers requests, or of the parent of several."""
 
     service: ClassVar[str] = "inference"
 
     devices: int = 0
-    """Of a parent: GPUs, each with a process that answers; the parent has no other figures."""
+    """Number of GPUs of a parent, each with a process that answers; a parent has no other figures.
+    """
     provider: str = ""
-    """What the models run on, such as ``cpu``."""
+    """Execution provider of the models, such as ``cpu``."""
     precision: str | None = None
-    """In which the best model answers; None: there is none."""
+    """Precision of the best model; None: there is none."""
     rows_per_s: float = 0.0
-    """Since the last heartbeat."""
+    """Rows evaluated per second since the last heartbeat."""
     batch_mean: float = 0.0
-    """Mean rows of a batch since the last heartbeat."""
+    """Mean rows per batch since the last heartbeat."""
     queue_rows: int = 0
-    """Rows that wait now."""
+    """Rows in the queue now."""
     model_version: int | None = None
-    """Of the model that answers as the best; None: there is none."""
+    """Version of the model that answers as the best; None: there is none."""
     best_fault: str = ""
-    """Why that is an earlier one than the last promoted; empty: it is not."""
+    """Why that is an earlier version than the last promoted one; empty if it is not."""
     model_load_failures: int = 0
-    """Since its start."""
+    """Failed loads of models since its start."""
     rows_per_second: float = 0.0
     capacity_rows_per_second: float = 0.0
-    """Rows a second in full batches on all model threads; 0 while that is not known."""
+    """Rows per second in full batches on all model threads; 0 until it is known."""
     fill: float | None = None
     """Mean rows of a batch / most rows of a batch; None: there was no batch."""
     queue_wait_per_compute: float | None = None
-    """Mean wait of a request / mean run of a batch; None: there was no batch."""
+    """Mean queue wait of a request / mean computation of a batch; None: there was no batch."""
     batches_by_rows: tuple[int, ...] = ()
-    """Batches of up to 1, 2, 4, 8, ... rows, each counted once."""
+    """Numbers of batches with up to 1, 2, 4, 8, ... rows; each batch is counted once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,27 +98,28 @@ _ABSURD_LOSS = 100.0  # nats: the network gives moves of the search a probabilit
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """How well the network, in evaluation mode, predicts a batch; means over its positions."""
+    """Quality of the network's predictions for a batch, in evaluation mode; means over positions."""
 
     positions: int
     policy_loss: float  # cross-entropy -pi^T log p, nats
     value_loss: float  # squared error of v and the value target
-    policy_error: float | None  # standard error of policy_loss; None of fewer than two games
-    value_error: float | None  # standard error of value_loss, likewise
-    total_loss: float  # AlphaGo Zero's, whatever the run minimises: both, weighted, and an l2 term
-    policy_entropy: float  # of p, nats
-    target_entropy: float  # of pi, nats: the least that policy_loss can be
-    policy_agreement: float  # share where the network's first choice is the search's
-    search_kl: float  # KL(pi || p), nats: policy_loss above that least
+    policy_error: float | None  # standard error of policy_loss; None with fewer than two games
+    value_error: float | None  # standard error of value_loss; None with fewer than two games
+    # AlphaGo Zero's loss, whatever the run minimises: both, weighted, and an l2 term
+    total_loss: float
+    policy_entropy: float  # KL(pi || p), nats: policy_loss above its lower bound
+    target_entropy: float  # of pi, nats: the lower bound of policy_loss
+    policy_agreement: float  # entropy of p, nats
+    search_kl: float  # KL(pi || p), nats: policy_loss above its lower bound
     explained_variance: float | None  # 1 - mean (result - v)^2 / variance of the results, if any
     value_bias: float  # mean of v - result
-    distinct_share: float  # distinct observations of all in the batch
+    distinct_share: float  # share of distinct observations in the batch
     age_games: float  # mean age
-    calibration: tuple[Stage, ...]  # of the stages that the batch has positions of
+    calibration: tuple[Stage, ...]  # stages that occur in the batch
 
     @property
     def is_finite(self) -> bool:
-        """Whether every loss is a number; lost weights show here."""
+        """Whether every loss is finite; diverged weights show here."""
         return all(map(math.isfinite, (self.policy_loss, self.value_loss, self.total_loss)))
 
     @property
@@ -128,90 +130,94 @@ class Measurement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemandFigures:
-    """How fast the trainer draws samples, and could; of the last ten minutes."""
+    """How fast the trainer draws samples, and could draw them; over the last ten minutes."""
 
     reuse_target: float = 0.0
-    """Samples that a new position pays for at present."""
+    """Samples that a new position currently allows."""
     wait_share: float | None = None
-    """Share of the time in which positions lacked, 0 to 1."""
+    """Share of the time spent waiting for positions, 0 to 1."""
     reuse: float | None = None
     """Samples drawn for each position received; None: none was received."""
     samples_per_second: float | None = None
-    """Samples drawn a second in the rest of the time; None until a batch was drawn."""
+    """Samples drawn per second in the rest of the time; None until a batch was drawn."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VariantFigures:
-    """The newest model in fewer bits, compared with its fp32 file."""
+    """Comparison of the newest quantized model with its fp32 file."""
 
     policy_kl: float | None = None
-    """KL divergence of the policies, nats; None: it could not be compared."""
+    """KL divergence of the policies, nats; None: the comparison failed."""
     value_difference: float | None = None
-    """Mean distance of the values; None: it could not be compared."""
+    """Mean absolute difference of the values; None: the comparison failed."""
     accepted: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainerFigures:
-    """Of the run's trainer."""
+    """Figures of the run's trainer."""
 
     service: ClassVar[str] = "trainer"
 
     games: int = 0
-    """In the window that is trained on."""
+    """Games in the training window."""
     held_out_games: int = 0
     rejected_games: int = 0
-    """That did not replay."""
+    """Games that did not replay."""
     positions: int = 0
-    """In the window that is trained on."""
+    """Positions in the training window."""
     window_limit: int = 0
-    """Most positions in it at present."""
+    """Current maximum of positions in the window."""
     unspent_positions: float | None = None
     """Positions whose samples are not drawn yet; 0 while the trainer itself waits for positions.
-    None until it has read its window."""
+
+    None until it has read its window.
+    """
     samples_per_position: float = 0.0
-    """Drawn for each position received since the run began."""
+    """Samples drawn for each position received since the run began."""
     pace: float = 1.0
-    """Share of ``trainer.samples_per_position`` that a new position pays for at present."""
+    """Share of ``trainer.samples_per_position`` that a new position currently allows."""
     learning_rate: float = 0.0
-    """Of the next step."""
+    """Learning rate of the next step."""
     budget_used: float | None = None
-    """Share of the budget over whose last part that rate falls, above 1 after its end; None: it
-    has no budget."""
+    """Share of the budget that is used, above 1 after its end; None: there is no budget.
+
+    The learning rate falls over the last part of the budget.
+    """
     overfit: bool = False
-    """Whether the run overfits at present."""
+    """Whether the run currently overfits."""
     policy_gap: float | None = None
-    """Held-out policy loss above the training loss, smoothed, nats; None: not known yet."""
+    """Validation policy loss minus training loss, smoothed, nats; None: not known yet."""
     value_gap: float | None = None
-    """The same of the value, squared error."""
+    """Validation value loss minus training loss, smoothed, squared error; None: not known yet."""
     gradient_norm: float | None = None
-    """Of the last step before a measurement; None before the first."""
+    """Gradient norm of the last step before a measurement; None before the first."""
     soft_policy_loss: float | None = None
-    """Of the batch of that step, nats; None where the head has no weight, as in the next three."""
+    """Soft policy loss of that step's batch, nats; None if the head has no weight."""
     opponent_policy_loss: float | None = None
-    """Likewise."""
+    """Opponent policy loss of that step's batch, nats; None if the head has no weight."""
     final_planes_loss: float | None = None
-    """Mean over the points, nats."""
+    """Final planes loss, mean over the points, nats; None if the head has no weight."""
     final_score_loss: float | None = None
-    """Huber's loss of the lead in sides of the board."""
+    """Huber loss of the final lead, in sides of the board; None if the head has no weight."""
     distinct_game_share: float | None = None
-    """Different ones among the last 1,000 of self-play; None: not looked at yet."""
+    """Share of distinct games among the last 1,000 of self-play; None: not counted yet."""
     drawn_game_share: float | None = None
-    """Draws among them."""
+    """Share of draws among the same games."""
     narrow: bool = False
     """Whether self-play explores too little."""
     train: Measurement | None = None
-    """On games that are trained on, as last measured."""
+    """Last measurement on training games."""
     held_out: Measurement | None = None
-    """On games that are not."""
+    """Last measurement on the validation set."""
     demand: DemandFigures = field(default_factory=DemandFigures)
     variants: Mapping[str, VariantFigures] = field(default_factory=dict[str, VariantFigures])
-    """By precision, such as ``int8``."""
+    """Variants of the newest model by precision, such as ``int8``."""
 
 
 @dataclass(slots=True, kw_only=True)
 class EvaluatorFigures:
-    """Of the run's evaluator, whose parts write into one of these as they get on."""
+    """Figures of the run's evaluator; its parts update one object as they progress."""
 
     service: ClassVar[str] = "evaluator"
 
@@ -219,63 +225,63 @@ class EvaluatorFigures:
     """The best model; 0 before the first promotion."""
     match_in_play: bool = False
     candidate: int | None = None
-    """Of the newest match, as all that follows."""
+    """Candidate of the newest match; the following figures are that match's."""
     match_games: int = 0
-    """Stored."""
+    """Games stored."""
     match_most_games: int = 0
     match_pairs_counted: float | None = None
-    """Without duplicates."""
+    """Pairs without duplicates."""
     match_score: float | None = None
-    """The candidate's, 0 to 1."""
+    """Score of the candidate, 0 to 1."""
     match_llr: float | None = None
     """Log-likelihood ratio of a sequential test."""
     trial_in_play: bool = False
     trial_games: int = 0
-    """Of the newest trial, stored."""
+    """Games stored of the newest test match."""
     trial_most_games: int = 0
     trial_score: float | None = None
-    """Of its first-named player, 0 to 1."""
+    """Score of its first player, 0 to 1."""
     rating_in_play: bool = False
     rating_player: int | None = None
     """The model that was rated last."""
     rating_player_games: int = 0
-    """Of it, stored."""
+    """Stored games of that model."""
     rating_player_most_games: int = 0
     rating_games: int = 0
-    """Of all models."""
+    """Rating games of all models."""
     games_in_play: tuple[str, ...] = ()
-    """Moves of a few games of matches, as far as they have come."""
+    """Moves of a few current games of matches."""
     exam_error_rate: float | None = None
-    """Of the newest exam, 0 to 1, in the positions that a goal is about; None: there was none."""
+    """Error rate of the newest exam, 0 to 1, in the positions of the goal; None: there was none."""
     exam_prior_error_rate: float | None = None
-    """The same of the prior alone."""
+    """Error rate of the prior alone in the same exam."""
     exam_value_error: float | None = None
-    """Mean square of the searched value."""
+    """Mean squared error of the searched value in the same exam."""
     good_exam_error_rate: float | None = None
-    """The same three in positions near good play."""
+    """Error rate in positions near good play; the next two as above."""
     good_exam_prior_error_rate: float | None = None
     good_exam_value_error: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AutoscalerFigures:
-    """Of the autoscaler; None: not known yet."""
+    """Figures of the autoscaler; None: not known yet."""
 
     service: ClassVar[str] = "autoscaler"
 
     selfplay_replicas: int | None = None
-    """That are asked for."""
+    """Desired number of self-play replicas."""
     inference_replicas: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DashboardFigures:
-    """Of one process that shows the run in browsers."""
+    """Figures of one process that serves the dashboard."""
 
     service: ClassVar[str] = "dashboard"
 
     open_pages: int = 0
-    """That a browser shows now."""
+    """Pages open in browsers now."""
 
 
 Figures = (
@@ -298,11 +304,11 @@ KINDS: dict[str, type[Figures]] = {
         DashboardFigures,
     )
 }
-"""By the name of the service that says them."""
+"""Figures' classes by the name of the service."""
 
 
 def numbers(figures: Any, prefix: str = "") -> dict[str, float]:  # noqa: ANN401 - any dataclass
-    """The numbers of a dataclass by name, for metrics: those that are known, yes as 1, no as 0."""
+    """Return the known numbers of a dataclass by name, for metrics; yes is 1, no is 0."""
     named = ((each.name, getattr(figures, each.name)) for each in fields(figures))
     return {
         f"{prefix}{name}": float(value) for name, value in named if isinstance(value, int | float)

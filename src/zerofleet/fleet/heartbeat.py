@@ -1,16 +1,17 @@
 """Heartbeats in Redis: which processes work, their progress, what they wait for.
 
-A heartbeat carries progress, because a process can be alive and stuck. It expires when it is not
-renewed, and a process that shuts down removes its own. Readers see its age by the clock of Redis,
-so they know within seconds that a process does not respond. Leases and fences in Postgres decide
-who may write, never heartbeats.
+A heartbeat carries progress, because a process can be alive and stuck. It expires unless it is
+renewed, and a process that shuts down removes its own. Readers compute its age by Redis' clock, so
+they know within seconds that a process does not respond. Leases and fences in Postgres decide who
+may write; heartbeats never do.
 
-A missing heartbeat means nothing while Redis takes no writes. So each call notes the state of Redis
-in ``Heartbeats.state``, and who reads heartbeats also asks Redis for a write that changes nothing.
+A missing heartbeat means nothing while Redis refuses writes. Therefore each call records the state
+of Redis in ``Heartbeats.state``, and each reader also attempts a write that changes nothing.
 
-Every ten seconds it also notes some of its figures: ``HeartbeatHistory`` reads the notes of the
-last 24 hours, at most 8,640 of a process. They are a stream in Redis for each process, and expire
-a day after its last note. Nothing is decided by them, and Redis may be wiped.
+Every ten seconds a heartbeat also appends some of its figures to a history: ``HeartbeatHistory``
+reads the last 24 hours, at most 8,640 entries of a process. A history is one stream in Redis for
+each process, and expires a day after its last entry. No decision depends on it, and Redis may be
+wiped.
 """
 
 from __future__ import annotations
@@ -53,33 +54,35 @@ NOTED: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "autoscaler": ("selfplay_replicas", "inference_replicas"),
     }
 )
-"""The figures that are noted, by service; named as in the heartbeat and in the metrics."""
-_LATE_SHARE = 0.25  # of its TTL: at one heartbeat a second, the next two are missing
+"""Figures in the history, by service; their names are those in the heartbeat and in the metrics."""
+_LATE_SHARE = 0.25  # share of its TTL: at one heartbeat a second, the next two are missing
 _SCAN_COUNT = 1000
 _logger = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """The last that one process said of itself."""
+    """The last heartbeat of one process."""
 
     worker: str
     progress: int
-    """Grows with the work done; one that stands still while nothing is waited for is stuck."""
+    """Grows with the work done; if it does not change and nothing is waited for, the process is
+    stuck.
+    """
     waiting_for: str
     """Empty while it works."""
     figures: Figures
     version: str = __version__
-    """Of the zerofleet that it runs; empty: of one that did not say so."""
+    """Version of zerofleet that it runs; empty if that version did not send it."""
     status: WorkStatus | None = None
     """None if the version does not send it: then blocked while it waits for anything."""
     age_seconds: float = field(default=0.0, compare=False)
-    """Seconds since it was sent, by the clock of Redis; 0 if this reader may not ask for it."""
+    """Seconds since it was sent, by Redis' clock; 0 if this reader may not read it."""
     ttl_seconds: float = field(default=BEAT_TTL_SECONDS, compare=False)
 
     @property
     def is_late(self) -> bool:
-        """Whether the process does not respond: two more heartbeats are overdue."""
+        """Whether the process does not respond: two further heartbeats are overdue."""
         return self.age_seconds >= _LATE_SHARE * self.ttl_seconds
 
     @property
@@ -89,13 +92,13 @@ class Heartbeat:
 
     @property
     def service(self) -> str:
-        """Such as ``selfplay``: what its figures say."""
+        """Name of the service, such as ``selfplay``, from its figures."""
         return self.figures.service
 
 
 @dataclass(frozen=True, slots=True)
 class _Content:
-    """A heartbeat as it stands in Redis."""
+    """A heartbeat as it is stored in Redis."""
 
     service: str
     worker: str
@@ -126,7 +129,7 @@ class _Writes(Protocol):
 
 
 class _HeartbeatCommands(Protocol):
-    """What is used of Redis."""
+    """The Redis commands that heartbeats need."""
 
     def pipeline(self, *, transaction: bool) -> _Writes: ...
     def scan_iter(self, match: str, count: int) -> Iterator[bytes]: ...
@@ -137,12 +140,12 @@ class Heartbeats(RedisCaller):
     """The heartbeats of one run.
 
     Args:
-        redis_url: as ``open_redis`` takes it.
+        redis_url: see ``open_redis``.
         run: name of the run.
         clock: seconds that never go back.
 
     Raises:
-        ConfigError: the URL is not one of Redis.
+        ConfigError: the URL is not a Redis URL.
     """
 
     def __init__(
@@ -156,23 +159,23 @@ class Heartbeats(RedisCaller):
         self._clock = clock
         self._noted_at: dict[str, float] = {}
         self._is_noting_refused = False
-        # LPUSHX changes nothing where there is no list, and no user may make one here. Redis
-        # refuses it when it refuses other writes.
+        # LPUSHX changes nothing if there is no list, and no user may make one at this key. Redis
+        # refuses it whenever it refuses other writes.
         self._probe_key = f"zerofleet:{run}:probe"
 
     def beat(self, beat: Heartbeat, ttl: float = BEAT_TTL_SECONDS) -> None:
-        """Say that a process is alive; of its figures a note every ten seconds.
+        """Send a heartbeat; every ten seconds also append its figures to the history.
 
-        A Redis that takes the heartbeat and refuses the note, such as one with the rules of an
-        earlier version, is told of once in the log.
+        If Redis accepts the heartbeat but refuses the history, as with the ACL rules of an earlier
+        version, the log says so once.
 
         Args:
-            beat: what it says of itself.
-            ttl: seconds until it counts as gone.
+            beat: the heartbeat.
+            ttl: seconds until the process counts as gone.
 
         Raises:
             StoreUnavailableError: Redis does not answer.
-            ConfigError: this user may not beat for that service.
+            ConfigError: this user may not send heartbeats of that service.
         """
         content = _Content(
             service=beat.service,
@@ -224,7 +227,7 @@ class Heartbeats(RedisCaller):
         self._is_noting_refused = refusal is not None
 
     def read(self) -> list[Heartbeat]:
-        """The heartbeats of all live processes, by service and worker.
+        """Return the heartbeats of all live processes, by service and worker.
 
         Raises:
             StoreUnavailableError: Redis does not answer.
@@ -240,7 +243,7 @@ class Heartbeats(RedisCaller):
         return [beat for key, beat in beats if beat is not None and self._is_of(beat, key)]
 
     def read_trainer(self) -> TrainerFigures | None:
-        """What the trainer says, at a cost that does not grow with the fleet; None: it is away.
+        """Return the trainer's figures at a cost independent of the fleet's size; None: it is down.
 
         Raises:
             StoreUnavailableError: Redis does not answer.
@@ -257,7 +260,7 @@ class Heartbeats(RedisCaller):
     def _read(
         self, keys: Sequence[bytes | str], *, ages: bool = True
     ) -> tuple[list[bytes | None], list[object]]:
-        """Read keys and the time that they have left, and note whether Redis takes writes."""
+        """Read keys and their remaining times, and record whether Redis accepts writes."""
         asked = self._redis.pipeline(transaction=False)
         asked.lpushx(self._probe_key, "")
         if keys:
@@ -273,14 +276,14 @@ class Heartbeats(RedisCaller):
         return cast("list[bytes | None]", contents), lives
 
     def _note(self, probed: RedisState | None) -> None:
-        """Note the state of Redis after a read; None: this user may not ask for the write."""
+        """Record the state of Redis after a read; None: this user may not attempt the write."""
         if probed is not None:
             self.state = probed
         elif self.state.status == "down":  # it has answered; a heartbeat may know more
             self.state = UP
 
     def _is_of(self, beat: Heartbeat, key: bytes) -> bool:
-        """Whether it stands under its own key: what users may write is decided by keys alone."""
+        """Return whether it is under its own key: ACLs limit what users may write by key only."""
         return self._key(beat.service, beat.worker).encode() == key
 
     def _key(self, service: str, worker: str) -> str:
@@ -288,20 +291,20 @@ class Heartbeats(RedisCaller):
 
 
 def _process(service: str, worker: str) -> str:
-    """Under which name it beats; a run has one trainer, which is found without its name."""
+    """Return the name in the key; a run has one trainer, whose key does not need its name."""
     return "only" if service == TrainerFigures.service else worker
 
 
 def _understood(content: bytes | None, left: object = None) -> Heartbeat | None:
-    """The heartbeat that a key holds; None for none, and for one that cannot be read.
+    """Return the heartbeat in a key; None if there is none or it cannot be read.
 
-    A bad value of one process must not stop the readers of all, nor one bad figure hide the others:
-    a figure that cannot be read, or holds a number that is not finite, is left out.
+    A bad value of one process must not stop the readers of all, nor one bad figure hide the others.
+    A figure that cannot be read, or contains a number that is not finite, is left out.
 
     Args:
-        content: of the key.
-        left: answer to PTTL: milliseconds until the key expires. An error leaves the age at 0:
-            ACL files from before 1.1 do not allow the command.
+        content: value of the key.
+        left: answer to PTTL: milliseconds until the key expires. An error leaves the age at 0,
+            because ACL files from before 1.1 do not allow the command.
     """
     if content is None:
         return None
@@ -341,15 +344,15 @@ def _is_finite(value: object) -> bool:
 
 
 def history_key(run: str, service: str, process: str) -> str:
-    """Where the notes of a process are."""
+    """Return the key of a process' history."""
     return f"zerofleet:{run}:history:{service}:{process}"
 
 
 def note(figures: Figures) -> dict[str, str | int]:
-    """The figures of a heartbeat that are noted; empty where none are.
+    """Return the figures of a heartbeat that go into the history; empty if there are none.
 
-    Every note of a service has the same names, which Redis then keeps once for a hundred notes; a
-    figure that is not known is an empty text. Of a number that is no integer three digits are kept.
+    All entries of a service have the same names, which Redis then stores once for a hundred
+    entries. An unknown figure is an empty text. Numbers that are not integers keep three digits.
     """
     known = numbers(figures)
     if isinstance(figures, TrainerFigures):
@@ -358,7 +361,7 @@ def note(figures: Figures) -> dict[str, str | int]:
 
 
 def _short(value: float | None) -> str | int:
-    """As Redis keeps it in few bytes: integers in two to four, other numbers as text."""
+    """Return a value that Redis stores in few bytes: integers in 2 to 4, other numbers as text."""
     if value is None or not math.isfinite(value):
         return ""
     return int(value) if value.is_integer() or abs(value) >= 100 else f"{value:.3g}"
@@ -366,36 +369,37 @@ def _short(value: float | None) -> str | int:
 
 @dataclass(frozen=True, slots=True)
 class ProcessHistory:
-    """What one process said over a span, thinned out."""
+    """Figures of one process over a span, thinned out."""
 
     worker: str
     begins_at: float
-    """Of its oldest note that is kept, whatever the span; seconds since 1970, by Redis' clock."""
+    """Time of its oldest entry, whatever the span; seconds since 1970, by Redis' clock."""
     figures: Mapping[str, tuple[float | None, ...]]
-    """By name, a value for each step of the span; None: it said nothing in that step, or did not
-    know."""
+    """By name, a value for each step of the span; None: there is no entry in that step, or no
+    value.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class ServiceHistory:
-    """What the processes of a service said over a span."""
+    """Figures of the processes of a service over a span."""
 
     steps: tuple[float, ...]
-    """Where each step begins, seconds since 1970."""
+    """Start of each step, seconds since 1970."""
     processes: tuple[ProcessHistory, ...]
     left_out: int = 0
-    """Processes that are not looked at: there are more than were asked for."""
+    """Number of processes left out, because there are more than the limit."""
 
     @property
     def begins_at(self) -> float | None:
         """Where history begins; None: there is none.
 
-        Where that is in the span, Redis was wiped then, or nothing ran before.
+        If that is within the span, Redis was wiped then, or nothing ran before.
         """
         return min((process.begins_at for process in self.processes), default=None)
 
     def known(self, name: str) -> list[list[float]]:
-        """Of a figure, at each step the values of all processes that said it."""
+        """Return the values of a figure at each step, from all processes that have one."""
         rows = [each.figures[name] for each in self.processes if name in each.figures]
         return [
             [value for row in rows if (value := row[step]) is not None]
@@ -403,11 +407,11 @@ class ServiceHistory:
         ]
 
     def total(self, name: str) -> list[float | None]:
-        """The sum over the processes at each step; None where none said anything."""
+        """Return the sum over the processes at each step; None where no process has a value."""
         return [sum(values) if values else None for values in self.known(name)]
 
     def mean(self, name: str) -> list[float | None]:
-        """The mean over the processes at each step; None where none said anything."""
+        """Return the mean over the processes at each step; None where no process has a value."""
         return [sum(values) / len(values) if values else None for values in self.known(name)]
 
 
@@ -422,7 +426,7 @@ class _Reads(Protocol):
 
 
 class _HistoryCommands(Protocol):
-    """What is used of Redis."""
+    """The Redis commands that the history needs."""
 
     def scan_iter(self, match: str, count: int) -> Iterator[bytes]: ...
     def pipeline(self, *, transaction: bool) -> _Reads: ...
@@ -430,14 +434,14 @@ class _HistoryCommands(Protocol):
 
 
 class HeartbeatHistory:
-    """Reads what the heartbeats of one run have said.
+    """Reads the history of the heartbeats of one run.
 
     Args:
-        redis_url: as ``open_redis`` takes it, of a user who may read history.
+        redis_url: see ``open_redis``; for a user who may read history.
         run: name of the run.
 
     Raises:
-        ConfigError: the URL is not one of Redis.
+        ConfigError: the URL is not a Redis URL.
     """
 
     def __init__(self, redis_url: str, run: str) -> None:
@@ -455,17 +459,18 @@ class HeartbeatHistory:
         worker: str | None = None,
         most: int = 64,
     ) -> ServiceHistory:
-        """The figures over a span, of each step the first that was said.
+        """Return the figures over a span: the first entry of each step.
 
-        What is asked of Redis is bounded by ``points * most``, however much is kept.
+        The amount read from Redis is bounded by ``points * most``, whatever the length of the
+        history.
 
         Args:
             service: such as ``selfplay``.
-            until: the end of the span, seconds since 1970.
-            seconds: its length.
-            points: steps that it is divided into; none is shorter than the distance of two notes.
-            worker: this process alone; None: all that have noted anything.
-            most: processes that are looked at.
+            until: end of the span, seconds since 1970.
+            seconds: length of the span.
+            points: number of steps of the span; none is shorter than the distance of two entries.
+            worker: only this process; None: all that have a history.
+            most: limit of processes to read.
 
         Raises:
             StoreUnavailableError: Redis does not answer.
@@ -506,7 +511,7 @@ class HeartbeatHistory:
 def _history_of(
     worker: str, service: str, answers: Sequence[Sequence[_Entry]]
 ) -> ProcessHistory | None:
-    """From its oldest note and the first of each step; None: its notes have just expired."""
+    """Return a history: its oldest entry and the first of each step; None: it has just expired."""
     [first, *rest] = answers
     if not first:
         return None
@@ -519,7 +524,7 @@ def _history_of(
 
 
 def _number(text: bytes | None) -> float | None:
-    """None for what is missing, and for what another version means by it."""
+    """Return a number; None if it is missing, or means something else in another version."""
     try:
         value = float(text or b"")
     except ValueError:

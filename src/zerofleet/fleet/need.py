@@ -1,12 +1,12 @@
-"""What a fleet does, what its trainer would use and what inference could give.
+"""The state of a fleet: the trainer's demand, and what self-play and inference can supply.
 
-The trainer is the demand: it could draw so many samples a second, and each position may be drawn a
-certain number of times. Self-play is the supply. Whether more workers would bring more is for
-inference to say: how full its batches are, how long requests wait, how much it could do.
-CPUs and GPUs are no signal: self-play's CPUs are always busy, and so is a GPU with batches of one.
+The trainer is the demand: it could draw a certain number of samples per second, and each position
+may be drawn a certain number of times. Self-play is the supply. Whether more workers would produce
+more depends on inference: how full its batches are, how long requests wait, and its capacity. CPU
+and GPU usage are no signal: self-play's CPUs are always busy, and so is a GPU with batches of one.
 
-``FleetFigures`` is what heartbeats say, ``Need`` what follows from it: as advice for a person in
-``zerofleet status``, and as the number of replicas in
+``FleetFigures`` are the sums over heartbeats, and ``Need`` follows from them. It is advice for a
+person in ``zerofleet status``, and the number of replicas in
 ``zerofleet.services.autoscaler.desired_replicas``.
 """
 
@@ -20,50 +20,52 @@ from zerofleet.config import NetworkSection, ScalingSection
 from zerofleet.fleet.figures import Figures, InferenceFigures, SelfplayFigures, TrainerFigures
 from zerofleet.fleet.heartbeat import Heartbeat
 
-_SLOW_ROWS_PER_SECOND = 1_000  # of inference on CPUs: with fewer a game takes minutes
+_SLOW_ROWS_PER_SECOND = 1_000  # limit for inference on CPUs: below it a game takes minutes
 _QUICK_ROWS_PER_SECOND = 5_000
 _USUAL_NETWORKS = ((6, 64), (4, 64), (5, 32), (2, 32), (2, 16))  # blocks, channels
 _EFFICIENT_CHANNELS = 32
 _SMALL_EFFICIENCY = 0.6
-LEAST_ACTIVE = 0.1  # share of its time in which a worker must play for its speed to be known
-_WHOLE_LOAD = 0.95  # of inference's capacity: nearer to all of it, waits grow without bound
+LEAST_ACTIVE = 0.1  # least share of its time in which a worker must play for its speed to be known
+_WHOLE_LOAD = 0.95  # of inference's capacity: closer to full load, waits grow without bound
 
 
 @dataclass(frozen=True, slots=True)
 class FleetFigures:
-    """Sums over all processes that were heard of; a mean over time has the same fields."""
+    """Sums over all processes with a heartbeat; a mean over time has the same fields."""
 
     trainers: float = 0
     """Trainers whose figures are known; one that has not trained yet has none."""
     samples_per_second: float = 0
-    """Samples that the trainer would draw if it never waited for positions."""
+    """Samples per second that the trainer would draw if it never waited for positions."""
     reuse_target: float = 0
-    """Samples that a new position pays for at present."""
+    """Samples that a new position currently allows."""
     workers: float = 0
-    """Self-play processes, those that just start included."""
+    """Self-play processes, including new ones that still start."""
     playing: float = 0
-    """Of these, the ones that play, or would if they did not wait for others."""
+    """Workers that play, or would if they did not wait for others."""
     active: float = 0
-    """Of these, less the shares of their time in which they wait for others."""
+    """Playing workers, minus the shares of their time in which they wait for others."""
     paused: float = 0
-    """Shares of their time in which it is the trainer that they wait for, to catch up."""
+    """Shares of their time in which workers pause for the trainer to catch up."""
     positions_per_second: float = 0
-    """Positions to train on that self-play makes."""
+    """Positions for training that self-play makes, per second."""
     replicas: float = 0
-    """Inference processes that have said how much they do."""
+    """Inference processes that have reported their load."""
     rows_per_second: float = 0
-    """Positions that inference evaluates."""
+    """Positions that inference evaluates, per second."""
     capacity_rows_per_second: float = 0
-    """Positions that it could evaluate in full batches, where a replica that does not know yet
-    counts like the mean of those that do; 0: none knows."""
+    """Positions per second that inference could evaluate in full batches; 0: not known.
+
+    Replicas without a measurement count as the average of the others.
+    """
     filled: float = 0
-    """Fill of the batches, 0 to 1, times rows a second: divide by these for the mean."""
+    """Fill of the batches, 0 to 1, weighted by rows per second; divide by these for the mean."""
     waited: float = 0
-    """Queue wait of requests / computation of batches, times rows a second, likewise."""
+    """Queue wait of requests / computation of batches, weighted by rows per second."""
 
     @property
     def missing(self) -> str:
-        """Whose figures are not there, in words; empty when nothing is missing."""
+        """Name of the service whose figures are missing, in words; empty if none is."""
         if not self.workers:
             return "no heartbeat of a self-play worker"
         if not self.replicas:
@@ -86,7 +88,7 @@ class FleetFigures:
 
 
 def observe(heartbeats: Iterable[Heartbeat]) -> FleetFigures:
-    """Sum up what was said; heartbeats disappear within seconds when they are not renewed."""
+    """Sum up the heartbeats, which disappear within seconds unless they are renewed."""
     sums = dict.fromkeys((*(field.name for field in fields(FleetFigures)), "measured"), 0.0)
     for beat in heartbeats:
         for name, value in _share(beat.figures).items():
@@ -98,7 +100,7 @@ def observe(heartbeats: Iterable[Heartbeat]) -> FleetFigures:
 
 
 def mean(looks: Sequence[FleetFigures]) -> FleetFigures:
-    """The mean of several looks, at least one."""
+    """Return the mean of several observations, at least one."""
     return FleetFigures(**{
         field.name: sum(getattr(look, field.name) for look in looks) / len(looks)
         for field in fields(FleetFigures)
@@ -106,7 +108,7 @@ def mean(looks: Sequence[FleetFigures]) -> FleetFigures:
 
 
 def _share(figures: Figures) -> dict[str, float]:
-    """What one process adds to the fleet's sums."""
+    """Return what one process adds to the fleet's sums."""
     if isinstance(figures, TrainerFigures):
         return _trainer(figures)
     if isinstance(figures, SelfplayFigures):
@@ -143,7 +145,7 @@ def _worker(figures: SelfplayFigures) -> dict[str, float]:
 
 def _replica(figures: InferenceFigures) -> dict[str, float]:
     if figures.devices:
-        return {}  # its processes say how much they do
+        return {}  # its processes report their own load
     rows, capacity = figures.rows_per_second, figures.capacity_rows_per_second
     return {
         "replicas": 1.0,
@@ -157,31 +159,31 @@ def _replica(figures: InferenceFigures) -> dict[str, float]:
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """What follows from figures that are complete.
+    """The need that follows from complete figures.
 
-    **reuse** is how often each new position would be drawn if nothing waited: samples a
-    second that the trainer could draw / positions a second that self-play could make. What is
-    measured is not it. The train bucket never lets a position be drawn more than ``target`` times:
-    a trainer that is faster than its self-play waits instead, and then
+    **reuse** is how often each new position would be drawn if nothing waited: samples per second
+    that the trainer could draw / positions per second that self-play could make. It differs from
+    the measured ratio. The train bucket never lets a position be drawn more than ``target`` times.
+    A trainer that is faster than its self-play waits instead, and then
 
         reuse = samples drawn for each new position / (1 - share of its time that it waits).
 
-    And where ``selfplay.max_ahead_positions`` is set, self-play that is faster than its trainer
-    pauses instead, and then
+    If ``selfplay.max_ahead_positions`` is set, self-play that is faster than its trainer pauses
+    instead, and then
 
         reuse = samples drawn for each new position * (1 - share of its time that it pauses).
 
-    Both rates are measured where they arise, not by the games that arrive: a worker's games end in
+    Both rates are measured at their source, not from the games that arrive: a worker's games end in
     waves that may be hours apart.
 
-    As both are rates of what is there, **workers** does not depend on how many there are: pods that
-    start, or were preempted, change nothing about what is needed.
+    Since both are rates of existing processes, **workers** does not depend on how many there are.
+    Pods that start, or were preempted, do not change the need.
     """
 
     reuse: float
     target: float
     playing: float
-    """Workers that make positions now."""
+    """Workers that currently make positions."""
     workers: float
     """Workers that would bring ``reuse`` to ``target``."""
     fed: float
@@ -189,34 +191,34 @@ class Need:
     replicas: float
     """Inference replicas for the rows of the workers that are needed; 0: capacity not known."""
     replicas_now: float
-    """The same for the rows that there are now."""
+    """Inference replicas for the current rows; 0: capacity not known."""
     fill: float
     wait: float
     load: float
-    """Rows a second / capacity of inference; 0 while that is not known."""
+    """Rows per second / capacity of inference; 0 while that is not known."""
 
     @property
     def text(self) -> str:
-        """Such as ``reuse 6.1 of 4.0, fill 0.31, wait/compute 0.2``."""
+        """Summary, such as ``reuse 6.1 of 4.0, fill 0.31, wait/compute 0.2``."""
         return (
             f"reuse {self.reuse:.1f} of {self.target:.1f}, "
             f"fill {self.fill:.2f}, wait/compute {self.wait:.1f}"
         )
 
     def inference_text(self, section: ScalingSection, replicas: int) -> str:
-        """That inference is what lacks, and by which figure one sees it."""
+        """Return that inference is the bottleneck, and the figure that shows it."""
         most = f", which is at its most ({replicas})" if replicas >= section.max_inference else ""
         return f"inference should grow{most}: {self.limit_text(section)}"
 
     def limit_text(self, section: ScalingSection) -> str:
-        """The figure by which one sees that inference is what lacks, and all others."""
+        """Return the figure that shows that inference is the bottleneck, and all others."""
         waits = self.wait >= section.max_wait
         sign = f"wait/compute {self.wait:.1f}" if waits else f"load {self.load:.2f}"
         return f"{sign} ({self.text})"
 
 
 def need_of(fleet: FleetFigures, section: ScalingSection) -> Need:
-    """What a fleet needs whose figures are complete (``fleet.missing`` is empty)."""
+    """Return the need of a fleet whose figures are complete (``fleet.missing`` is empty)."""
     target = fleet.reuse_target / fleet.trainers
     active = max(fleet.active, LEAST_ACTIVE * fleet.playing)
     demand = _demand(fleet, active, target)
@@ -239,9 +241,10 @@ def need_of(fleet: FleetFigures, section: ScalingSection) -> Need:
 
 
 def _demand(fleet: FleetFigures, active: float, target: float) -> float:
-    """Positions wanted / positions that self-play could make: above 1 more workers are of use."""
+    """Return positions wanted / positions that self-play could make; above 1 more workers help."""
     if fleet.active < LEAST_ACTIVE * fleet.playing:
-        return 0.5  # all let the trainer catch up: too many, and by how much cannot be measured
+        # all pause for the trainer: there are too many, but by how much cannot be measured
+        return 0.5
     if not fleet.positions_per_second:
         return 1.0
     supply = fleet.positions_per_second * fleet.playing / active
@@ -250,22 +253,22 @@ def _demand(fleet: FleetFigures, active: float, target: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """How many self-play workers would be used."""
+    """Advice on the number of self-play workers."""
 
     workers: int
-    """That there are."""
+    """Number of workers."""
     useful: int | None
-    """That would be used; None while figures are missing."""
+    """Useful number of workers; None while figures are missing."""
     words: str
 
 
 def advise(fleet: FleetFigures, section: ScalingSection, cores: int | None = None) -> Advice:
-    """What the rule thinks of the fleet as it is.
+    """Apply the autoscaler's rule to the current fleet.
 
     Args:
-        fleet: at one moment.
-        section: bounds of the run file; ``max_workers`` is the autoscaler's, not a person's.
-        cores: of the machine that all run on; None: there are several machines.
+        fleet: figures of one moment.
+        section: bounds of the run file; ``max_workers`` applies to the autoscaler, not to a person.
+        cores: cores of the machine that runs everything; None: there are several machines.
     """
     workers = round(fleet.workers)
     there = f"self-play: {workers} worker" + ("" if workers == 1 else "s")
@@ -295,16 +298,16 @@ def advise(fleet: FleetFigures, section: ScalingSection, cores: int | None = Non
 def smaller_network(
     network: NetworkSection, observation_shape: tuple[int, int, int], rows_per_second: float
 ) -> str | None:
-    """That a network is too large for CPUs, with the largest of some usual ones that would do.
+    """Return that a network is too large for CPUs, and the largest usual one that is not.
 
-    The rate of another is calculated from what this one really does, in proportion to the
-    multiply-adds of the tower's convolutions: from 32 filters on, a core was measured to do about
-    as many a second for each size, and 0.6 of that with 16 (bench/NOTES.md).
+    The rate of another network is calculated from the measured rate of this one, in proportion to
+    the multiply-adds of the tower's convolutions. With 32 filters or more, a core was measured to
+    do about the same number per second at each size, and 0.6 of that with 16 (bench/NOTES.md).
 
     Args:
-        network: as it is.
+        network: the current network.
         observation_shape: (planes, rows, columns) of the game.
-        rows_per_second: that inference could evaluate with it; above 0.
+        rows_per_second: positions per second that inference could evaluate with it; above 0.
     """
     if rows_per_second >= _SLOW_ROWS_PER_SECOND:
         return None
@@ -332,10 +335,10 @@ def _two_digits(number: float) -> int:
 
 
 def whole(replicas: float) -> int:
-    """Rounded up, but for what is only a rounding error above a whole number."""
+    """Round up, ignoring a rounding error above a whole number."""
     return math.ceil(replicas - 1e-6)
 
 
 def within(least: int, count: int, most: int) -> int:
-    """The nearest number inside the bounds."""
+    """Return the nearest number inside the bounds."""
     return max(least, min(count, most))

@@ -26,10 +26,10 @@ from zerofleet.fleet.heartbeat import Heartbeat
 from zerofleet.redis_connection import UP, RedisState
 from zerofleet.waiting import WorkStatus
 
-_BEHIND = re.compile(r"the trainer, \d+ positions behind")  # what paced self-play waits for
-_LACKS = re.compile(r"[\d,]+ positions")  # what a paced trainer waits for
-_NO_MODEL = ("a new model", "the first model")  # what an idle evaluator waits for
-_PACED_SHARE = 0.05  # of a stage's time in which it lets another catch up
+_BEHIND = re.compile(r"the trainer, \d+ positions behind")  # the wait of paced self-play
+_LACKS = re.compile(r"[\d,]+ positions")  # the wait of a paced trainer
+_NO_MODEL = ("a new model", "the first model")  # the waits of an idle evaluator
+_PACED_SHARE = 0.05  # share of a stage's time in which it lets another catch up
 _STARVED_SHARE = 0.95
 
 
@@ -51,16 +51,16 @@ class Exam:
     errors: int
     error_rate: float
     kind: str = ""
-    """Of its positions."""
+    """Kind of its positions."""
     prior_error_rate: float | None = None
-    """Of the prior alone; None: not asked."""
+    """Error rate of the prior alone; None: not measured."""
     value_error: float | None = None
-    """Mean square; None: not known."""
+    """Mean squared error of the value; None: not known."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunFigures:
-    """A run in numbers."""
+    """Figures of a run."""
 
     run: str
     game: str
@@ -68,22 +68,22 @@ class RunFigures:
     positions: int
     games_last_hour: int
     games_per_hour: float
-    """The rate of the last half minute, by all workers."""
+    """Games per hour, from the last half minute, by all workers."""
     positions_per_s: float
-    """Predicted for self-play, by all workers."""
+    """Positions predicted for self-play per second, by all workers."""
     models: int
     promotions: int
     has_exam: bool
     exams: tuple[Exam, ...] = ()
-    """Of promoted models, oldest first, in the positions that a goal is about."""
+    """Exams of promoted models, oldest first, in the positions of the goal."""
     newest_exams: tuple[Exam, ...] = ()
-    """One for each kind of positions, of the model that was examined last."""
+    """Exams of the model that was examined last, one for each kind of positions."""
     train: Loss | None = None
     held_out: Loss | None = None
     learning_rate: float | None = None
-    """Of the next step; None: no trainer says."""
+    """Learning rate of the next step; None: no trainer reports it."""
     budget_used: float | None = None
-    """Share of the trainer's budget; None: no trainer says, or it has none."""
+    """Share of the trainer's budget that is used; None: no trainer reports it, or it has none."""
     steps: int | None = None
     """Training steps in total; None: no trainer responds."""
     until: str | None = None
@@ -91,30 +91,32 @@ class RunFigures:
     best_version: int | None = None
     best_age_s: float | None = None
     refused_variants: str | None = None
-    """Of the best model, and why: without int8 a CPU with VNNI predicts a third as much."""
+    """Refused variants of the best model, and why: without int8 a CPU with VNNI is three times
+    slower.
+    """
     rated_version: int | None = None
     """The newest promoted model that has a rating."""
     elo: float | None = None
-    """Of that model."""
+    """Elo rating of that model."""
     elo_error: float | None = None
-    """Standard error."""
+    """Standard error of that rating."""
     play: RecentPlay = field(default_factory=RecentPlay)
     """Whether self-play still explores."""
     warnings: Mapping[str, str] = field(default_factory=dict[str, str])
-    """That it ``narrows`` or ``overfits``: since when, and why."""
+    """Warnings by name, ``narrows`` or ``overfits``: since when, and why."""
     window_blocker: str | None = None
     """The open transaction that keeps stored games from the trainer."""
     disk: str | None = None
-    """That the disk of the run's data folder is full."""
+    """Message that the disk of the run's data folder is full."""
     redis: RedisState = UP
     """Status of Redis. While it is not up, heartbeats are missing."""
 
     def exam_at(self, goal: float | None, *, after: int = 0) -> Exam | None:
-        """The newest exam at or under an error rate; the best model's goes before.
+        """Return the newest exam at or under an error rate, preferably the best model's.
 
         Args:
             goal: the error rate; None is never reached.
-            after: that many exams are old: of these only the best model's counts.
+            after: ignore this many of the first exams, except the best model's.
         """
         if goal is None:
             return None
@@ -141,11 +143,11 @@ class ServiceState:
     waiting_for: str = ""
     restarts: int = 0
     figures: Figures | None = None
-    """Of its heartbeat."""
+    """Figures of its heartbeat."""
 
 
 def all_up(services: Iterable[ServiceState]) -> bool:
-    """Whether every service sends heartbeats, and the trainer has resumed."""
+    """Return whether every service sends heartbeats, and the trainer has resumed."""
     return all(
         has_resumed(each.figures)
         if isinstance(each.figures, TrainerFigures)
@@ -155,7 +157,7 @@ def all_up(services: Iterable[ServiceState]) -> bool:
 
 
 def has_resumed(figures: TrainerFigures) -> bool:
-    """Whether a trainer has taken over the run: before that it has no window."""
+    """Return whether a trainer has taken over the run; before that it has no window."""
     return figures.window_limit > 0
 
 
@@ -163,7 +165,6 @@ def states_of(beats: Iterable[Heartbeat], redis: RedisState = UP) -> list[Servic
     """Return the state of each process with a heartbeat.
 
     Args:
-        beats: the heartbeats.
         redis: status of Redis when they were read.
     """
     return [state_of(beat.service, beat, 0, redis) for beat in beats]
@@ -178,7 +179,7 @@ def state_of(name: str, beat: Heartbeat, restarts: int, redis: RedisState) -> Se
     """Return the state of a process that has a heartbeat.
 
     Args:
-        name: of the service.
+        name: name of the service.
         beat: its last heartbeat.
         restarts: how often the process was restarted.
         redis: status of Redis when the heartbeat was read.
@@ -217,7 +218,8 @@ def _pace(beat: Heartbeat) -> str:
             if paced or (share >= _PACED_SHARE and not beat.waiting_for):
                 return "the trainer"
         case TrainerFigures(demand=DemandFigures(wait_share=share)) if share is not None:
-            # One that hardly ever trains starves: then it says for how much it waits.
+            # One that hardly ever trains is starved: the words then say how many positions it
+            # needs.
             paced = _LACKS.fullmatch(beat.waiting_for) is not None and share < _STARVED_SHARE
             if paced or (share >= _PACED_SHARE and not beat.waiting_for):
                 return "self-play"
@@ -258,13 +260,13 @@ def _judging(figures: EvaluatorFigures) -> str:
 
 
 def _games(played: int, most: int, score: float | None) -> str:
-    """Such as ``23 of 64 games, score 0.61``."""
+    """Return progress, such as ``23 of 64 games, score 0.61``."""
     games = f"{played} of {most} games"
     return games if score is None else f"{games}, score {score:.2f}"
 
 
 def doing_by_name(services: Sequence[ServiceState]) -> dict[str, str]:
-    """A row for each name; where several have it, how many do what."""
+    """Return a text for each service name; several processes are grouped by what they do."""
     found: dict[str, Counter[str]] = {}
     for service in services:
         found.setdefault(service.name, Counter())[doing_text(service)] += 1
@@ -278,7 +280,7 @@ def doing_by_name(services: Sequence[ServiceState]) -> dict[str, str]:
 
 
 def doing_text(service: ServiceState) -> str:
-    """What a service does; of inference also in which precision and on what."""
+    """Return what a service does; for inference also its precision and execution provider."""
     figures = service.figures
     is_plain = service.doing == "Running"
     if not isinstance(figures, InferenceFigures) or not figures.provider or not is_plain:
@@ -288,7 +290,7 @@ def doing_text(service: ServiceState) -> str:
 
 
 def redis_text(redis: RedisState) -> str:
-    """Status of Redis, and what is missing because of it."""
+    """Return the status of Redis, and what is missing because of it."""
     missing = {
         "up": "",
         "half up": "; heartbeats are missing, and the best pointer stays where it is",
@@ -298,12 +300,12 @@ def redis_text(redis: RedisState) -> str:
 
 
 def loss_text(loss: Loss | None) -> str:
-    """Policy and value apart: they learn at different speeds."""
+    """Return the policy and value loss separately: they learn at different speeds."""
     return "none yet" if loss is None else f"policy {loss.policy:.3f} value {loss.value:.3f}"
 
 
 def rate_text(figures: RunFigures) -> str:
-    """The learning rate, and how far the budget is used up over whose last part it falls."""
+    """Return the learning rate, and how much of its budget is used."""
     used = figures.budget_used or 0.0
     words = f"{figures.learning_rate or 0.0:.3g} ({used:.0%} of its budget used"
     if used >= 1:
@@ -312,12 +314,12 @@ def rate_text(figures: RunFigures) -> str:
 
 
 def distinct_text(figures: RunFigures) -> str:
-    """Whether self-play explores: a falling share means that it repeats itself."""
+    """Return the share of distinct games; a falling share means that self-play repeats itself."""
     return _share_text(figures.play.distinct_game_share, figures)
 
 
 def draws_text(figures: RunFigures) -> str:
-    """Of the same games."""
+    """Return the share of draws among the same games."""
     return _share_text(figures.play.drawn_game_share, figures)
 
 
@@ -326,7 +328,7 @@ def _share_text(share: float | None, figures: RunFigures) -> str:
 
 
 def entropy_text(figures: RunFigures) -> str:
-    """Of the network's prior beside that of the search that it learns from."""
+    """Return the entropy of the network's prior and of the search that it learns from."""
     play = figures.play
     if play.policy_entropy is None or play.target_entropy is None:
         return "none yet"
@@ -336,7 +338,7 @@ def entropy_text(figures: RunFigures) -> str:
 
 
 def best_text(figures: RunFigures) -> str:
-    """The promoted model and how long it has been the best."""
+    """Return the promoted model and how long it has been the best."""
     if figures.best_version is None:
         return "none yet"
     age = "" if figures.best_age_s is None else f", promoted {duration(figures.best_age_s)} ago"
@@ -344,7 +346,7 @@ def best_text(figures: RunFigures) -> str:
 
 
 def elo_text(figures: RunFigures) -> str:
-    """With half of its 95% interval, and of which model where that is not the best one."""
+    """Return the rating with half of its 95% interval, and its model if that is not the best."""
     if figures.elo is None:
         return "none yet"
     half = None if figures.elo_error is None else Z_95 * figures.elo_error
@@ -354,11 +356,11 @@ def elo_text(figures: RunFigures) -> str:
 
 
 def rating_text(elo: float, half: float | None) -> str:
-    """Return an Elo with half of its 95% interval; the oldest model is the reference of all others.
+    """Return an Elo rating with half of its 95% interval, relative to the oldest model.
 
     Args:
         elo: relative to the reference.
-        half: None: unknown; 0 for the reference alone.
+        half: half of the interval; None: unknown; 0 for the reference alone.
     """
     if half == 0:
         return "0 (reference)"
@@ -366,7 +368,7 @@ def rating_text(elo: float, half: float | None) -> str:
 
 
 def elo_interval(figures: RunFigures) -> tuple[float, float] | None:
-    """The whole 95% interval of ``elo_text``; None where there is none."""
+    """Return the whole 95% interval of ``elo_text``; None if there is none."""
     if figures.elo is None or figures.elo_error is None:
         return None
     half = Z_95 * figures.elo_error
@@ -374,13 +376,13 @@ def elo_interval(figures: RunFigures) -> tuple[float, float] | None:
 
 
 def exam_text(figures: RunFigures) -> str:
-    """Error rates of the last promoted models, oldest first."""
+    """Return the error rates of the last promoted models, oldest first."""
     exams = [f"{exam.version}: {exam.error_rate:.2%}" for exam in figures.exams[-4:]]
     return ", ".join(exams) or "none yet"
 
 
 def newest_exam_text(figures: RunFigures) -> str:
-    """All that the newest exam says, by kind of positions."""
+    """Return all figures of the newest exam, by kind of positions."""
     if not figures.newest_exams:
         return "none yet"
     kinds = [_kind_text(exam) for exam in figures.newest_exams]
@@ -395,12 +397,12 @@ def _kind_text(exam: Exam) -> str:
 
 
 def counted(number: int, noun: str) -> str:
-    """Such as ``1 model`` and ``2 models``."""
+    """Return a count, such as ``1 model`` and ``2 models``."""
     return f"{number:,} {noun}" + ("" if number == 1 else "s")
 
 
 def duration(seconds: float) -> str:
-    """Such as 1:02:03 or 2:03."""
+    """Return a duration, such as 1:02:03 or 2:03."""
     minutes, rest = divmod(int(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
