@@ -1,1 +1,1 @@
-"""The autoscaler: says how many self-play workers and inference replicas are useful."""
+"""The autoscaler: recommends numbers of self-play workers and inference replicas."""

@@ -1,6 +1,6 @@
-"""What Kubernetes scales on: how many workers and inference replicas are asked for, and why.
+"""The numbers that Kubernetes scales to: desired workers and inference replicas, and the reasons.
 
-``zerofleet.fleet.need`` computes how many would be useful. The rule here decides when to ask for
+``zerofleet.fleet.need`` computes how many would be useful. The rule here decides when to request
 them, in which steps and within which bounds. docs/autoscaling.md has it as a table.
 """
 
@@ -13,12 +13,12 @@ from enum import StrEnum
 from zerofleet.config import ScalingSection
 from zerofleet.fleet.need import FleetFigures, Need, mean, need_of, whole, within
 
-_MOST_GROWTH = 2  # times those that are there, until these have shown what they do
-_LEAST_LEFT = 0.5  # of what was asked for, when it shrinks
+_MOST_GROWTH = 2  # times the current number, until new replicas have shown their speed
+_LEAST_LEFT = 0.5  # share of the last desired number, when it shrinks
 
 
 class ScalingReason(StrEnum):
-    """Why so many; also a label of metrics."""
+    """Reason of a desired number; also a label of metrics."""
 
     GREW = "grew"
     SHRANK = "shrank"
@@ -28,7 +28,7 @@ class ScalingReason(StrEnum):
     INFERENCE = "inference"
     """More are wanted, but inference could not feed them."""
     STARTING = "starting"
-    """More are wanted than those that have come up let one judge."""
+    """More are wanted, but too few of the new ones have started to judge."""
     AT_MOST = "at_most"
     AT_LEAST = "at_least"
     HELD = "held"
@@ -36,30 +36,30 @@ class ScalingReason(StrEnum):
 
     @property
     def words(self) -> str:
-        """In a sentence."""
+        """The reason as words of a sentence."""
         return self.value.replace("_", " its ")
 
 
 @dataclass(frozen=True, slots=True)
 class DesiredReplicas:
-    """Replicas that are asked for."""
+    """Desired number of replicas."""
 
     count: int
     before: int
-    """What was asked for at the look before."""
+    """The desired number before this one."""
     reason: ScalingReason
     words: str
 
     @property
     def text(self) -> str:
-        """Such as ``12 -> 18: reuse 6.1 of 4.0, fill 0.31, wait/compute 0.2``."""
+        """Summary, such as ``12 -> 18: reuse 6.1 of 4.0, fill 0.31, wait/compute 0.2``."""
         counts = f"{self.before} -> {self.count}" if self.count != self.before else f"{self.count}"
         return f"{counts}: {self.words}"
 
 
 @dataclass(frozen=True, slots=True)
 class Desired:
-    """What is asked for of both, and what it follows from."""
+    """Desired numbers of both, and the need they follow from."""
 
     selfplay: DesiredReplicas
     inference: DesiredReplicas
@@ -68,15 +68,15 @@ class Desired:
 
 
 class ScalingRule:
-    """Looks at the fleet now and then, and remembers what it asked for.
+    """Scaling rule: observes the fleet every few seconds, and remembers the last desired numbers.
 
-    - Growth is at once, at most to twice what is there, and never past what inference can feed:
-      a request that waits for longer than a batch takes finds a server that more workers only slow
+    - Growth is immediate, at most to twice the current number, and never beyond what inference can
+      feed. If requests wait longer than a batch takes, more workers would only slow the server
       down.
-    - Shrinking takes ``shrink_after_seconds`` in which less than ``shrink_below`` was of use at
-      every look; then what was of use at the busiest of them remains, and at least half.
-    - Inference grows with what the rows of self-play's next two steps need, and shrinks after it.
-    - Missing figures change nothing: what was asked for is asked for again.
+    - Shrinking takes ``shrink_after_seconds`` in which less than ``shrink_below`` was useful at
+      every observation. The largest useful number of that time remains, and at least half.
+    - Inference grows with the rows of self-play's next two steps, and shrinks after self-play.
+    - Missing figures change nothing: the last desired numbers stay.
 
     Args:
         section: bounds and times.
@@ -88,22 +88,22 @@ class ScalingRule:
         self._began: float | None = None
         self._heard = 0
         self._heard_replicas = 0
-        self._workers = 0  # none is asked for yet
+        self._workers = 0  # no number is desired yet
         self._replicas = 0
         times = section.shrink_after_seconds, section.window_seconds
         self._surplus_workers = SurplusTime(*times)
         self._surplus_replicas = SurplusTime(*times)
 
     def look(self, seconds: float, fleet: FleetFigures) -> Desired | None:
-        """Take in how things are, and answer.
+        """Take in one observation, and return the desired numbers.
 
         Args:
-            seconds: by a clock that never goes back.
-            fleet: at that time.
+            seconds: time by a clock that never goes back.
+            fleet: figures of the fleet at that time.
 
         Returns:
-            None until the fleet has been watched for ``window_seconds``, and a worker and an
-            inference replica were heard of: an autoscaler that knows nothing asks for nothing.
+            None until the fleet was watched for ``window_seconds``, and a worker and an inference
+                replica have sent heartbeats: an autoscaler without data requests nothing.
         """
         if not self._is_begun(seconds, fleet):
             return None
@@ -116,10 +116,10 @@ class ScalingRule:
         return Desired(workers, replicas, need)
 
     def hold(self, missing: str) -> Desired | None:
-        """Answer as before, because figures are missing.
+        """Return the last answer again, because figures are missing.
 
         Args:
-            missing: which, and why.
+            missing: the missing figures, and the cause.
         """
         self._surplus_workers.stand_still()
         self._surplus_replicas.stand_still()
@@ -133,7 +133,7 @@ class ScalingRule:
         )
 
     def _is_begun(self, seconds: float, fleet: FleetFigures) -> bool:
-        """Keep the look if it is complete; whether the first answer is due, or was given."""
+        """Store a complete observation; return whether the first answer is due or was given."""
         section = self._section
         if self._began is None:
             self._began = seconds
@@ -144,8 +144,9 @@ class ScalingRule:
         if self._workers:
             return True
         watched = seconds - self._began
-        # As many as were heard of at once in the later half: in the first half those are heard of
-        # that died a moment ago, and at one look Redis may just have been emptied.
+        # Take the largest number seen in the second half of the window. The first half may include
+        # processes that have just died, and at a single observation Redis may just have been
+        # emptied.
         if watched >= section.window_seconds / 2:
             self._heard = max(self._heard, round(fleet.workers))
             self._heard_replicas = max(self._heard_replicas, round(fleet.replicas))
@@ -174,7 +175,7 @@ class ScalingRule:
         return _answer(now, left, bounds, ScalingReason.SHRANK, need.text)
 
     def _grow_workers(self, need: Need, fleet: FleetFigures) -> DesiredReplicas:
-        """More would be used: as many as inference feeds, and as those there allow to judge."""
+        """Return a larger number: what inference can feed, within what current speeds justify."""
         section, now = self._section, self._workers
         bounds = section.min_workers, section.max_workers
         text = need.text
@@ -193,8 +194,8 @@ class ScalingRule:
         section, now = self._section, self._replicas
         bounds = section.min_inference, section.max_inference
         text = f"{need.text}, load {need.load:.2f}"
-        # For the rows of the next two steps of self-play: a replica takes longer to come up than a
-        # worker. Whether more will be needed is not known yet.
+        # For the rows of the next two steps of self-play, because a replica takes longer to start
+        # than a worker. Whether more will be needed is not known yet.
         wanted = need.replicas * min(1.0, _MOST_GROWTH**2 * fleet.workers / need.workers)
         if need.workers > section.grow_above * need.playing and need.wait >= section.max_wait:
             wanted = max(wanted, section.grow_above * fleet.replicas + 0.01)
@@ -217,7 +218,7 @@ class ScalingRule:
 def _answer(
     now: int, wanted: int, bounds: tuple[int, int], reason: ScalingReason, text: str
 ) -> DesiredReplicas:
-    """A change as far as the bounds allow it, with the words for it."""
+    """Return a change within the bounds, with its explanation."""
     count = within(bounds[0], wanted, bounds[1])
     if count != now:
         return DesiredReplicas(count, now, reason, text)
@@ -228,11 +229,11 @@ def _answer(
 
 
 class SurplusTime:
-    """A time in which fewer would have done; while figures are missing, it stands still.
+    """A time of surplus replicas; it does not grow while figures are missing.
 
     Args:
         after: seconds that it must have lasted to count.
-        settled: seconds for which means still hold something of the time before.
+        settled: seconds after which means no longer include the time before.
     """
 
     def __init__(self, after: float, settled: float) -> None:
@@ -243,23 +244,23 @@ class SurplusTime:
         self._peak = 0.0
 
     def end(self) -> None:
-        """More was of use."""
+        """End the surplus, because more were useful."""
         self._lasted = self._peak = 0.0
         self._seen = None
 
     def stand_still(self) -> None:
-        """Figures are missing: until the next look, time does not count."""
+        """Figures are missing: do not count the time until the next observation."""
         self._seen = None
 
     def peak(self, seconds: float, use: float, *, surplus: bool) -> float | None:
-        """The most that was of use in a time that has lasted long enough; None before.
+        """Return the largest useful number of a surplus that lasted long enough; None before.
 
-        An answer that is not None ends that time: what follows from it begins a new one.
+        An answer other than None ends that surplus, and the resulting change begins a new one.
 
         Args:
-            seconds: now.
-            use: how many are of use now.
-            surplus: whether that is less than there are.
+            seconds: current time.
+            use: currently useful number.
+            surplus: whether that is less than the current number.
         """
         if not surplus:
             self.end()

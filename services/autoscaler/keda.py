@@ -1,6 +1,6 @@
-"""Watches the fleet and answers KEDA: each trigger has a metric, the number of replicas itself.
+"""Watches the fleet and answers KEDA: the metric of each trigger is the number of replicas.
 
-``Watch`` looks at the heartbeats every few seconds, asks the scaling rule, and logs what changed.
+``Watch`` reads the heartbeats every few seconds, applies the scaling rule, and logs changes.
 ``KedaScaler`` answers with the newest numbers.
 """
 
@@ -24,13 +24,13 @@ from zerofleet.services.autoscaler.desired_replicas import Desired, ScalingRule
 from zerofleet.waiting import awaited
 
 _OURS = ("role", "run")
-# KEDA passes all keys of the trigger's metadata, including those that it reads itself.
+# KEDA passes all keys of the trigger's metadata, including its own.
 _KEDAS = (
     *("scalerAddress", "enableTLS", "unsafeSsl", "tlsCertFile"),
     *("caCert", "tlsClientCert", "tlsClientKey"),
 )
 
-_LOG_SECONDS = 60.0  # between two lines in which nothing changed
+_LOG_SECONDS = 60.0  # between two lines without a change
 
 _log = structlog.get_logger()
 
@@ -107,7 +107,7 @@ def read_trigger(scaled: ScaledObject, run: str) -> Role:
 
 
 class Watch:
-    """Looks at the fleet every few seconds, and holds the newest answers.
+    """Observes the fleet every few seconds, and holds the newest answers.
 
     While Redis is down, the last answers stay.
     """
@@ -121,20 +121,20 @@ class Watch:
         self.answers: Desired | None = None
         """Desired replicas; None until the fleet was watched for long enough."""
         self.fleet = FleetFigures()
-        """Figures of the fleet at the last look."""
+        """Figures of the fleet at the last observation."""
         self.looks = 0
-        """Looks that found Redis up, with heartbeats that are renewed."""
+        """Observations that found Redis up, with heartbeats that are renewed."""
         self.missed_looks = 0
-        """Looks that did not."""
+        """Observations that did not."""
 
     async def watch(self) -> None:
-        """Look until cancelled."""
+        """Observe until cancelled."""
         while True:
             await self.look()
             await asyncio.sleep(self._section.every_seconds)
 
     async def look(self) -> None:
-        """Look once, and log the answers."""
+        """Observe once, and log the answers."""
         now = time.monotonic()
         try:
             found = await asyncio.to_thread(self._heartbeats.read)
@@ -162,7 +162,7 @@ class Watch:
         return self._rule.hold(why)
 
     def pulse(self) -> Pulse[AutoscalerFigures]:
-        """Return the state for the heartbeat; progress is the number of looks."""
+        """Return the state for the heartbeat; progress is the number of observations."""
         answers = self.answers
         figures = AutoscalerFigures(
             selfplay_replicas=answers and answers.selfplay.count,

@@ -1,4 +1,4 @@
-"""Prometheus metrics of the autoscaler: what it answers, why, and what it saw."""
+"""Prometheus metrics of the autoscaler: its answers, the reasons, and its inputs."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _PREFIX = "zerofleet_autoscaler"
 
 
 class WatchCollector(Collector):
-    """Reads the newest answers when they are asked for."""
+    """Collects the newest answers at each scrape."""
 
     def __init__(self, watch: Watch) -> None:
         self._watch = watch
 
     def collect(self) -> Iterator[Metric]:
-        """What is asked for and what is there; inputs only while they are complete."""
+        """Yield desired and current numbers, and the inputs while they are complete."""
         looks = CounterMetricFamily(f"{_PREFIX}_looks", "Looks at the fleet.", labels=["redis"])
         looks.add_metric(["answered"], self._watch.looks)
         looks.add_metric(["away"], self._watch.missed_looks)

@@ -1,4 +1,4 @@
-"""The autoscaler, wired: heartbeats in, answers to KEDA out."""
+"""Connects the autoscaler: heartbeats in, answers to KEDA out."""
 
 from __future__ import annotations
 

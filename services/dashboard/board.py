@@ -1,10 +1,10 @@
-"""The board on a page: positions of any game, with what a search thinks of them.
+"""The board on a page: positions of any game, with the results of a search.
 
-Everything comes from the rules: the pieces from the position's text, an action's points from what
-it changes there. So a game needs no code here to have a board. A game whose text is no grid is
-shown as text, with its actions as a list.
+Everything comes from the rules: the pieces from the position's text, an action's points from the
+changes that it makes. So a game needs no code here to have a board. A game whose text is not a grid
+is shown as text, with its actions as a list.
 
-A grid is read in three forms: cells apart (``3 . x o``), cells together (``3.xo``), and Forsyth's
+A grid is read in three forms: separate cells (``3 . x o``), joined cells (``3.xo``), and Forsyth
 notation of chess and its relatives (``rnbqkbnr/pppppppp/8/...``).
 """
 
@@ -35,7 +35,7 @@ Style = Literal["squares", "lines", "felt", "frame", "chequered", "hexagons", "t
 Pieces = Literal["marks", "stones", "letters", "chess"]
 
 _NOBODY = -1
-# Whose actions are the points of the board, row by row; what comes after them is a pass.
+# In these games the actions are the points of the board, row by row, followed by a pass.
 _POINT_GAMES = ("go", "gomoku", "mnk", "othello", "tic_tac_toe")
 _MARKED = ("tic_tac_toe", "mnk")
 _CHESS = ("chess", "antichess", "crazyhouse")
@@ -49,16 +49,16 @@ _STYLES: dict[str, Style] = {
 _ROW_TO_WIN = {"tic_tac_toe": 3, "connect_four": 4, "gomoku": 5}
 _ROW_IN_NAME = re.compile(r"\bk\s*=\s*(\d+)")  # mnk(m=7,n=7,k=4)
 _DIRECTIONS = ((0, 1), (1, 0), (1, 1), (1, -1))  # rows, columns
-_LEARNING_PLIES = 120  # of the games that show whose pieces are whose
-_SAME_OWNER = 0.9  # of the times that a piece was placed
+_LEARNING_PLIES = 120  # plies of the games that reveal the owners of the pieces
+_SAME_OWNER = 0.9  # share of the times that a piece was placed
 _TERMINAL_COLOURS = re.compile(r"\x1b\[[0-9;]*m|\[9\dm|\[0m")
 _STARS = {9: (2, 6), 13: (3, 9), 15: (3, 11), 19: (3, 9, 15)}
 
 _MOST_ARROWS = 12
-_WIDEST, _WIDEST_CELL = 46, 8  # rem: of the board, and of a cell of a small one
+_WIDEST, _WIDEST_CELL = 46, 8  # rem: width of the board, and of a cell of a small one
 
-_MOST_ROWS = 20  # of candidates
-_LABELLED = 0.03  # of the greatest share; below, a number on the board would only clutter it
+_MOST_ROWS = 20  # rows of candidates
+_LABELLED = 0.03  # share of the greatest one; labels of smaller ones would only clutter the board
 _CANDIDATE_COLUMNS = (
     TableColumn("action", "action"),
     TableColumn("visits", "visits", figure=True),
@@ -71,17 +71,17 @@ _CANDIDATE_COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class TextGrid:
-    """What stands on each point, as the text writes it; ``EMPTY`` where nothing does."""
+    """The content of each point, as the text writes it; ``EMPTY`` where there is none."""
 
     cells: tuple[str, ...]  # row by row
-    row_names: tuple[str, ...]  # empty: the text names none
+    row_names: tuple[str, ...]  # empty: the text has none
     column_names: tuple[str, ...]
-    indent: int  # characters that each row begins further right than the one above
+    indent: int  # characters by which each row is shifted right of the one above
     forsyth: bool
 
 
 def read_grid(text: str, rows: int, columns: int) -> TextGrid | None:
-    """The grid that a position's text shows; None where it shows none of that size, or several."""
+    """Return the grid in a position's text; None if there is none of that size, or several."""
     if rows < _FEWEST or columns < _FEWEST:
         return None
     return _forsyth(text, rows, columns) or _lines(text, rows, columns)
@@ -123,7 +123,7 @@ def _lines(text: str, rows: int, columns: int) -> TextGrid | None:
 
 
 def _line(line: str, columns: int) -> tuple[int, str, tuple[str, ...]] | None:
-    """The indent, name and cells of a row; None for a line that is none."""
+    """Return the indent, name and cells of a row; None if the line is not a row."""
     line = line.rstrip()
     indent = len(line) - len(line.lstrip())
     name = _ROW_NAME.match(line)
@@ -131,7 +131,7 @@ def _line(line: str, columns: int) -> tuple[int, str, tuple[str, ...]] | None:
     for end in sorted({0, *ends}):
         label, rest = line[:end].strip(), line[end:]
         words = rest.split()
-        if len(words) == columns + 1 and words[-1] == label:  # the name on both sides
+        if len(words) == columns + 1 and words[-1] == label:  # the name is on both sides
             words.pop()
         if len(words) == 1 and len(words[0]) == columns:
             return indent, label, tuple(words[0])
@@ -141,7 +141,7 @@ def _line(line: str, columns: int) -> tuple[int, str, tuple[str, ...]] | None:
 
 
 def _is_sequence(cells: Sequence[str]) -> bool:
-    """Whether a line names the columns: a b c, or 1 2 3; Go leaves the letter i out."""
+    """Return whether a line names the columns: a b c, or 1 2 3; Go leaves out the letter i."""
     text = "".join(cells).lower()
     alphabet = "abcdefghijklmnopqrstuvwxyz"
     return any(
@@ -152,34 +152,35 @@ def _is_sequence(cells: Sequence[str]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class BoardGrid:
-    """What never changes in a game."""
+    """The constant properties of a game's board."""
 
     style: Style
     pieces: Pieces
     rows: int
     columns: int
-    row_names: tuple[str, ...]  # from the top; empty: none are written
+    row_names: tuple[str, ...]  # from the top; empty: there are none
     column_names: tuple[str, ...]
-    stars: tuple[int, ...]  # points that are dotted: hoshi
+    stars: tuple[int, ...]  # points with a dot: hoshi
 
 
 @dataclass(frozen=True, slots=True)
 class BoardAction:
-    """An action, and the points that it means: ``columns * row + column`` from the top left."""
+    """An action and its points: ``columns * row + column`` from the top left."""
 
     action: int
     text: str
-    points: tuple[int, ...]  # where it puts something; none: it lies off the board, as a pass does
+    # points that get a piece; empty: the action is off the board, like a pass
+    points: tuple[int, ...]
     source: int | None = None  # the point that a piece leaves
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """What stands on a point."""
+    """A piece on a point."""
 
     point: int
     owner: int  # 0 the first player, 1 the second, -1 nobody
-    glyph: str  # as the game's text writes it
+    glyph: str  # character in the game's text
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,8 +188,8 @@ class VariationStep:
     """One action of a line that is drawn ahead of the position."""
 
     action: BoardAction
-    owner: int  # of what it puts: 0, 1, or -1 where both players' pieces look alike
-    glyph: str  # what it puts on its first point; empty off the board
+    owner: int  # owner of the piece: 0, 1, or -1 if both players' pieces look the same
+    glyph: str  # piece on its first point; empty off the board
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,20 +197,20 @@ class BoardPosition:
     """A position as a board shows it."""
 
     pieces: tuple[Piece, ...]
-    actions: tuple[BoardAction, ...]  # legal ones, ascending; none when the game is over
+    actions: tuple[BoardAction, ...]  # legal actions, ascending; none when the game is over
     last: BoardAction | None
-    ko: int | None  # of Go: the point that may not be retaken now
+    ko: int | None  # in Go: the point that may not be retaken now
     to_play: int
     ply: int
-    text: str  # the game's own
-    won_by: tuple[tuple[int, ...], ...] = ()  # the points of each row that won the game
+    text: str  # text of the game
+    won_by: tuple[tuple[int, ...], ...] = ()  # points of each row that won the game
 
 
 class GameBoard:
-    """How the positions of one game are shown.
+    """The rules for showing the positions of one game.
 
     Args:
-        game: its name, with its rules.
+        game: game name, with its rules.
 
     Raises:
         ConfigError: there is no such game.
@@ -219,7 +220,7 @@ class GameBoard:
         sizes = spec(game)
         self.game = game
         self._family = base_name(game.removeprefix("openspiel:"))
-        self._plain_points = base_name(game) in _POINT_GAMES  # the core's, not OpenSpiel's
+        self._plain_points = base_name(game) in _POINT_GAMES  # the core's games, not OpenSpiel's
         _, self._rows, self._columns = sizes.observation_shape
         start = State(game)
         grid = read_grid(_plain(start), self._rows, self._columns)
@@ -235,7 +236,7 @@ class GameBoard:
         self.start = self.position(())
 
     def position(self, actions: Sequence[int]) -> BoardPosition:
-        """The position after those actions from the start.
+        """Return the position after those actions from the start.
 
         Raises:
             ValueError: an action that the rules forbid.
@@ -264,7 +265,7 @@ class GameBoard:
         )
 
     def variation(self, actions: Sequence[int], line: Sequence[int]) -> tuple[VariationStep, ...]:
-        """The actions of ``line``, played after ``actions``.
+        """Return the steps of ``line``, played after ``actions``.
 
         Raises:
             ValueError: an action that the rules forbid.
@@ -308,7 +309,7 @@ class GameBoard:
         return tuple(sorted(found))
 
     def owner_of_moves(self, player: int) -> int:
-        """Whose pieces a player puts: the player's own, or -1 where both put the same."""
+        """Return the owner of a player's pieces: the player, or -1 if both place the same ones."""
         return player if player in self._owners.values() else _NOBODY
 
     def _cells(self, state: State) -> tuple[str, ...]:
@@ -316,7 +317,7 @@ class GameBoard:
         return () if grid is None else grid.cells
 
     def _place(self, state: State, cells: tuple[str, ...], action: int) -> BoardAction:
-        """Where an action lies in a position with those cells."""
+        """Return the points of an action in a position with those cells."""
         text = state.action_to_string(action)
         if self._plain_points:
             return BoardAction(action, text, (action,) if action < len(cells) else ())
@@ -330,7 +331,7 @@ class GameBoard:
     def _changed(
         self, before: tuple[str, ...], after: tuple[str, ...], player: int
     ) -> tuple[tuple[int, ...], int | None]:
-        """The points where an action put something, and the one that its piece left."""
+        """Return the points where an action placed something, and the point that its piece left."""
         filled: list[int] = []
         replaced: list[int] = []
         emptied: list[int] = []
@@ -342,7 +343,7 @@ class GameBoard:
             else:
                 (filled if was == self._empty else replaced).append(point)
         put = filled or replaced
-        if not put:  # a piece is taken up, as in Amazons
+        if not put:  # an action that picks up a piece, as in Amazons
             return tuple(emptied), None
         for target in sorted(put, key=lambda point: after[point].lower() != "k"):  # castling
             source = self._source(before, after[target], emptied, player)
@@ -353,7 +354,9 @@ class GameBoard:
     def _source(
         self, before: tuple[str, ...], glyph: str, emptied: Sequence[int], player: int
     ) -> int | None:
-        """The point that a piece left: it looked alike there, or at least was the player's."""
+        """Return the point that a piece left: it looked the same there, or was at least the
+        player's.
+        """
         alike = [point for point in emptied if before[point] == glyph]
         owned = [point for point in emptied if self._owner(before[point]) == player]
         return next(iter(alike or owned), None)
@@ -362,7 +365,7 @@ class GameBoard:
         owner = self._owners.get(glyph)
         if owner is not None or not glyph.isalpha():
             return _NOBODY if owner is None else owner
-        # A piece that was not seen to move is its side's where the sides write in different cases.
+        # A piece that was never seen to move belongs to its side if the sides use different cases.
         alike = {
             self._owners[known] for known in self._owners if known.isupper() == glyph.isupper()
         }
@@ -372,7 +375,7 @@ class GameBoard:
         return alike.pop() if len(alike) == 1 and alike.isdisjoint(unlike) else _NOBODY
 
     def _learn_owners(self, state: State) -> None:
-        """Play some games at random and see who puts which piece; in checkers kings come late."""
+        """Play random games and record who places which piece; in checkers kings come late."""
         draw = random.Random(self.game)
         seen: Counter[tuple[str, int]] = Counter()
         for _ in range(_LEARNING_PLIES):
@@ -451,7 +454,7 @@ class GameBoard:
 
 @lru_cache(maxsize=32)
 def board_of(game: str) -> GameBoard:
-    """The board of a game, made once.
+    """Return the board of a game, made once.
 
     Raises:
         ConfigError: there is no such game.
@@ -460,7 +463,7 @@ def board_of(game: str) -> GameBoard:
 
 
 def require_known(game: str, own_game: str) -> None:
-    """Refuse a game of another run that the database alone names, and that could do harm here.
+    """Refuse a game that only the database names, for another run, and that could do harm here.
 
     A class would be imported, and parameters of OpenSpiel may be of any size.
 
@@ -484,16 +487,16 @@ def _plain(state: State) -> str:
 
 @dataclass(frozen=True, slots=True)
 class BoardMark:
-    """What is drawn for an action: the greater its share, the larger or the darker."""
+    """A mark for an action: the greater its share, the larger or the darker."""
 
     action: int
-    share: float  # in [0, 1], of what is shown: visits, or probability
+    share: float  # share in [0, 1] of the visits or the probability
     label: str = ""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SoughtPosition:
-    """What a board is to show next."""
+    """The next position for a board."""
 
     actions: tuple[int, ...]
     playable: bool
@@ -501,13 +504,13 @@ class SoughtPosition:
 
 
 class Board(Element, component="board.js"):
-    """A board of one game, as SVG; where the game has none, its text and its actions as a list.
+    """A board of one game, as SVG; a game without a grid is its text and its actions as a list.
 
     Args:
-        game_board: of the game that is shown.
-        on_play: called with a legal action that the visitor chose; None: nothing can be chosen.
+        game_board: board of the game to show.
+        on_play: called with a legal action that the visitor chose; None: the visitor cannot choose.
         on_hover: called with the action under the pointer or the keyboard's cursor, and with None
-            when it is on none.
+            if there is none.
     """
 
     def __init__(
@@ -520,15 +523,15 @@ class Board(Element, component="board.js"):
         super().__init__()
         self._game_board = game_board
         self._position: BoardPosition | None = None
-        self._shown = 0  # positions so far
-        self._variation: object = None  # the newest that was asked for
+        self._shown = 0  # positions shown so far
+        self._variation: object = None  # the newest requested one
         self._sought: SoughtPosition | None = None
         self._seeking: asyncio.Task[None] | None = None
         shape = game_board.shape
         self._can_play = on_play is not None
         self._props["shape"] = asdict(shape)
         self._props["playable"] = False
-        if shape.rows:  # the whole board is seen without scrolling, the controls below it too
+        if shape.rows:  # the whole board and the controls below it are visible without scrolling
             aspect = shape.columns / shape.rows
             most = min(_WIDEST, _WIDEST_CELL * shape.columns)
             self.style(f"max-width: min(100%, calc((100vh - 11rem) * {aspect:.3f}), {most:g}rem)")
@@ -540,20 +543,20 @@ class Board(Element, component="board.js"):
 
     @property
     def position(self) -> BoardPosition:
-        """What is shown."""
+        """The position shown now."""
         assert self._position is not None
         return self._position
 
     @property
     def is_seeking(self) -> bool:
-        """Whether the position that was sought last is not shown yet."""
+        """Whether the last requested position is not shown yet."""
         return self._sought is not None
 
     def show(self, position: BoardPosition, *, playable: bool = True) -> None:
         """Show a position, without marks.
 
         Args:
-            position: of the board's game.
+            position: a position of the board's game.
             playable: whether the visitor may choose an action now.
         """
         self._position = position
@@ -581,29 +584,30 @@ class Board(Element, component="board.js"):
         playable: bool = True,
         then: Callable[[], None] | None = None,
     ) -> None:
-        """Show the position after those actions as soon as a thread has worked it out.
+        """Show the position after those actions as soon as a thread has computed it.
 
         With rules of OpenSpiel or in Python that takes up to a tenth of a second, in which the
-        event loop answers other pages. Of positions asked for meanwhile only the newest is shown.
+        event loop serves other pages. If several are requested in the meantime, only the newest is
+        shown.
 
         Args:
-            actions: legal ones, from the start.
+            actions: legal actions from the start.
             playable: whether the visitor may choose an action there.
-            then: called when it is shown, such as to draw its marks.
+            then: called when it is shown, for example to draw its marks.
         """
         self._sought = SoughtPosition(tuple(actions), playable, then)
-        self._props["playable"] = False  # what still stands there was left
+        self._props["playable"] = False  # the position still shown is outdated
         if self._seeking is None or self._seeking.done():
             self._seeking = asyncio.create_task(self._keep_seeking())
 
     def lock(self) -> None:
-        """Let the visitor choose nothing until a position is sought from now on."""
+        """Let the visitor choose nothing until the next ``seek``."""
         self._props["playable"] = False
         if self._sought is not None:
             self._sought = replace(self._sought, playable=False)
 
     def stop_waiting(self) -> bool:
-        """Nobody is told when what is sought is shown; whether somebody would have been."""
+        """Drop the callback of the requested position; return whether there was one."""
         sought = self._sought
         if sought is None or sought.then is None:
             return False
@@ -611,7 +615,7 @@ class Board(Element, component="board.js"):
         return True
 
     async def sought(self) -> None:
-        """Wait until what was sought is shown."""
+        """Wait until the requested position is shown."""
         if self._seeking is not None:
             await self._seeking
 
@@ -619,7 +623,7 @@ class Board(Element, component="board.js"):
         while (sought := self._sought) is not None:
             position = await asyncio.to_thread(self._game_board.position, sought.actions)
             newest = self._sought is sought
-            # While a key is held down each step is too late, and yet it shows the way.
+            # While a key is held down, each position comes too late but still shows the progress.
             self.show(position, playable=newest and sought.playable)
             if newest:
                 self._sought = None
@@ -629,11 +633,11 @@ class Board(Element, component="board.js"):
     def draw_marks(
         self, marks: Sequence[BoardMark], *, heat: bool = False, best: int | None = None
     ) -> None:
-        """Draw what a search, or the network, thinks of the actions.
+        """Draw the evaluation of the actions by a search or the network.
 
         Args:
             marks: in any order; of arrows the greatest dozen are drawn.
-            heat: as a heat map; else as circles that grow with the share.
+            heat: draw a heat map; otherwise circles that grow with the share.
             best: an action to ring.
         """
         ordered = sorted(marks, key=lambda mark: -mark.share)
@@ -645,15 +649,15 @@ class Board(Element, component="board.js"):
         self.update()
 
     async def draw_variation(self, actions: Sequence[int], line: Sequence[int]) -> None:
-        """Draw the actions of ``line`` as numbered pieces or arrows; with none they are taken away.
+        """Draw the actions of ``line`` as numbered pieces or arrows; an empty line removes them.
 
-        A thread works them out, as in ``seek``. Of variations asked for meanwhile only the newest
-        is drawn, and none when another position is shown by then.
+        A thread computes them, as in ``seek``. If several are requested in the meantime, only the
+        newest is drawn, and none if another position is shown by then.
 
         Args:
-            actions: what led to the position that is shown.
-            line: played after them; one that the rules forbid, such as one of the position
-                before, counts as none.
+            actions: actions that led to the position shown.
+            line: played after them; one that the rules forbid, such as one of the previous
+                position, counts as empty.
         """
         asked = self._variation = object()
         steps: Sequence[VariationStep] = ()
@@ -678,7 +682,7 @@ class Board(Element, component="board.js"):
 
 
 def _action(event: events.GenericEventArguments) -> int | None:
-    """The action that an event of the component names; it is a visitor's word."""
+    """Return the action of an event of the component, whose content is untrusted."""
     value = cast("object", event.args)
     if isinstance(value, list) and value:
         value = cast("list[object]", value)[0]
@@ -707,7 +711,8 @@ class CandidateTable(Table):
     """A search as a table: its candidates, best first.
 
     Args:
-        on_aim: called with the action whose row the pointer or the focus is on; None: on none.
+        on_aim: called with the action of the row under the pointer or the focus, and with None if
+            there is none.
         columns: names of the columns to show: action, visits, share, value, prior, line.
     """
 
@@ -721,7 +726,7 @@ class CandidateTable(Table):
         self.classes("zf-candidates")
 
     def show_search(self, candidates: Sequence[Candidate]) -> None:
-        """Show these, in the order given."""
+        """Show these candidates, in the given order."""
         total = sum(each.visits for each in candidates)
         self.show(
             [
@@ -740,12 +745,12 @@ class CandidateTable(Table):
 
 
 def ranked(candidates: Iterable[Candidate]) -> list[Candidate]:
-    """The most visited first, then by prior."""
+    """Sort by visits, then by prior, largest first."""
     return sorted(candidates, key=lambda each: (-each.visits, -(each.prior or 0.0), each.action))
 
 
 def visit_marks(candidates: Sequence[Candidate], *, values: bool = False) -> list[BoardMark]:
-    """Shares of the visits, as marks of a board; labelled with them, or with the values."""
+    """Return shares of the visits as marks of a board, labelled with them or with the values."""
     most = max((each.visits for each in candidates), default=0)
     total = sum(each.visits for each in candidates)
 
@@ -764,7 +769,7 @@ def visit_marks(candidates: Sequence[Candidate], *, values: bool = False) -> lis
 
 
 def prior_marks(candidates: Sequence[Candidate]) -> list[BoardMark]:
-    """The network's probabilities, as marks of a board."""
+    """Return the network's probabilities as marks of a board."""
     known = {each.action: each.prior for each in candidates if each.prior}
     most = max(known.values(), default=0.0)
     return [

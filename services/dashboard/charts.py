@@ -1,4 +1,4 @@
-"""The look of all charts: ECharts' options for lines, areas, bars and marks, in light and dark.
+"""The style of all charts: ECharts options for lines, areas, bars and marks, in light and dark.
 
 Charts are SVG, so that their colours are the variables of style.css and follow light and dark.
 """
@@ -45,9 +45,10 @@ _TIMES = {
     "minute": "{HH}:{mm}",
     "second": "{HH}:{mm}:{ss}",
 }
-FEW_POINTS = 10  # that are dots too: of one, or between two gaps, a line shows nothing
-_PARTS = 4  # of an axis whose ends are given
-_LABELS_APART = 16  # labels high is a chart: levels closer than that share one
+# up to this many points are also dots: a line of one point, or between two gaps, is invisible
+FEW_POINTS = 10
+_PARTS = 4  # parts of an axis whose ends are given
+_LABELS_APART = 16  # height of a chart in labels: levels closer than one label share it
 _SHORT = (
     'value => Math.abs(value) >= 1e6 ? value / 1e6 + "M" '
     ': Math.abs(value) >= 1e4 ? value / 1e3 + "k" : value.toLocaleString(undefined, '
@@ -64,18 +65,18 @@ class ChartLine:
     colour: str
     dashed: bool = False
     faint: bool = False
-    """Behind the others, and not in the legend."""
+    """Drawn behind the others, and not in the legend."""
     dots: bool = False
-    """A dot at each point."""
+    """Draw a dot at each point."""
     area: bool = False
-    """Filled, and stacked on the other areas."""
+    """Fill the area, and stack it on the other areas."""
     columns: bool = False
-    """An upright column at each point, in place of a line."""
+    """Draw an upright column at each point instead of a line."""
     bars: Sequence[tuple[float, float, float]] = ()
-    """Of an interval: x, low, high."""
+    """Error bars: x, low, high."""
 
     def series(self) -> list[Options]:
-        """As ECharts has it."""
+        """Return the options for ECharts."""
         line: Options = {
             "name": self.name,
             "type": "line",
@@ -118,16 +119,16 @@ class ChartAxis:
 
     kind: Literal["value", "time", "log", "category"] = "value"
     name: str = ""
-    """With its unit."""
+    """Name with its unit."""
     least: float | None = None
-    """Where it begins; None: as the values have it."""
+    """Start of the axis; None: chosen from the values."""
     most: float | None = None
     categories: Sequence[str] = ()
     whole: bool = False
-    """Of things that are counted: between them nothing is written."""
+    """The axis shows counts: no labels between whole numbers."""
 
     def options(self, *, upright: bool) -> Options:
-        """As ECharts has it."""
+        """Return the options for ECharts."""
         found: Options = {
             "type": self.kind,
             "name": self.name,
@@ -162,7 +163,7 @@ class ChartAxis:
 
 @dataclass(frozen=True, slots=True)
 class Drawing:
-    """What a chart shows."""
+    """The content of a chart."""
 
     lines: Sequence[ChartLine]
     x: ChartAxis
@@ -170,15 +171,15 @@ class Drawing:
     levels: dict[str, float] = field(default_factory=dict[str, float])
     """Horizontal dashed lines, by name."""
     moments: Sequence[float] = ()
-    """Vertical thin lines, at these x."""
+    """Vertical thin lines at these x."""
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to show yet."""
+        """Return whether there is nothing to show yet."""
         return not any(line.points for line in self.lines)
 
     def options(self) -> Options:
-        """As ECharts has it."""
+        """Return the options for ECharts."""
         series = [each for line in self.lines for each in line.series()]
         if series and (self.levels or self.moments):
             series[0]["markLine"] = self._marks()
@@ -218,7 +219,7 @@ class Drawing:
         }
 
     def _named_levels(self) -> list[tuple[float, list[str]]]:
-        """Levels downwards, with their names: one too close under another is named there."""
+        """Return the levels downwards with their names; levels too close together share a label."""
         span = (self.y.most or 0.0) - (self.y.least or 0.0)
         found: list[tuple[float, list[str]]] = []
         for name, level in sorted(self.levels.items(), key=lambda pair: -pair[1]):
@@ -232,10 +233,10 @@ class Drawing:
 
 
 def frame_options(named: Sequence[str]) -> Options:
-    """What all charts have alike.
+    """Return the options that all charts share.
 
     Args:
-        named: what the legend names; one name alone needs no legend.
+        named: names in the legend; a single name needs no legend.
     """
     return {
         "animation": False,
@@ -265,16 +266,16 @@ def frame_options(named: Sequence[str]) -> Options:
 
 
 class ChartPanel:
-    """A titled panel with a chart, or with words while there is nothing to show.
+    """A titled panel with a chart, or with a text while there is nothing to show.
 
-    The chart is made when the browser has joined the page: its data is the most of what a page
-    takes, and a page may be fetched and never joined.
+    The chart is made when the browser has joined the page: its data is the largest part of a page,
+    and a page may be fetched and never joined.
 
     Args:
-        title: what is shown, with its unit where there is one.
-        empty: what will appear, and when.
+        title: title with the unit, if there is one.
+        empty: text that says what will appear, and when.
         note: one sentence on how to read it.
-        wide: over the whole width.
+        wide: use the whole width.
         on_point: called with the x of a point that is clicked.
     """
 
@@ -302,11 +303,11 @@ class ChartPanel:
         self._client.on_connect(self._joined)
 
     def note(self, text: str) -> None:
-        """Another sentence below the chart."""
+        """Set another sentence below the chart."""
         self._note.set_text(text)
 
     def show(self, drawing: Drawing) -> None:
-        """Draw; what is drawn already is not sent again. Without a point the words come back."""
+        """Draw a chart unless it is unchanged; without any point show the text again."""
         if not drawing.is_empty:
             self.show_options(drawing.options())
         elif self._chart is not None or self._later is not None:
@@ -317,7 +318,7 @@ class ChartPanel:
                 self._chart.set_visibility(False)
 
     def show_options(self, options: Options) -> None:
-        """Draw what has options of its own."""
+        """Draw a chart with its own options."""
         if options == self._options:
             return
         self._empty.set_visibility(False)

@@ -98,7 +98,7 @@ _ABSURD_LOSS = 100.0  # nats: the network gives moves of the search a probabilit
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """Quality of the network's predictions for a batch, in evaluation mode; means over positions."""
+    """Quality of the network's predictions for a batch, in evaluation mode; means over it."""
 
     positions: int
     policy_loss: float  # cross-entropy -pi^T log p, nats
@@ -107,9 +107,9 @@ class Measurement:
     value_error: float | None  # standard error of value_loss; None with fewer than two games
     # AlphaGo Zero's loss, whatever the run minimises: both, weighted, and an l2 term
     total_loss: float
-    policy_entropy: float  # KL(pi || p), nats: policy_loss above its lower bound
+    policy_entropy: float  # entropy of p, nats
     target_entropy: float  # of pi, nats: the lower bound of policy_loss
-    policy_agreement: float  # entropy of p, nats
+    policy_agreement: float  # share of positions where the network's first choice is the search's
     search_kl: float  # KL(pi || p), nats: policy_loss above its lower bound
     explained_variance: float | None  # 1 - mean (result - v)^2 / variance of the results, if any
     value_bias: float  # mean of v - result

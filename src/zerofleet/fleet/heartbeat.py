@@ -261,13 +261,13 @@ class Heartbeats(RedisCaller):
         self, keys: Sequence[bytes | str], *, ages: bool = True
     ) -> tuple[list[bytes | None], list[object]]:
         """Read keys and their remaining times, and record whether Redis accepts writes."""
-        asked = self._redis.pipeline(transaction=False)
-        asked.lpushx(self._probe_key, "")
+        commands = self._redis.pipeline(transaction=False)
+        commands.lpushx(self._probe_key, "")
         if keys:
-            asked.mget(keys)
+            commands.mget(keys)
         for key in keys if ages else ():
-            asked.pttl(key)
-        probed, *answers = asked.execute(raise_on_error=False)
+            commands.pttl(key)
+        probed, *answers = commands.execute(raise_on_error=False)
         no_keys: list[object] = [[]]
         contents, *lives = answers or no_keys
         if isinstance(contents, Exception):
