@@ -354,9 +354,7 @@ class GameBoard:
     def _source(
         self, before: tuple[str, ...], glyph: str, emptied: Sequence[int], player: int
     ) -> int | None:
-        """Return the point that a piece left: it looked the same there, or was at least the
-        player's.
-        """
+        """Return the point that a piece left: it looked the same there, or was the player's."""
         alike = [point for point in emptied if before[point] == glyph]
         owned = [point for point in emptied if self._owner(before[point]) == player]
         return next(iter(alike or owned), None)

@@ -1,4 +1,4 @@
-"""The exam: positions that the newest models get wrong, with what was right."""
+"""The exam page: positions that the newest models get wrong, and the right actions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from zerofleet.services.dashboard.toolkit import NONE, Table, TableColumn, event
 
 _SECONDS = 15.0
 _NEWEST_MODELS = 8
-_LOOKED_AT = 200  # exams, newest models first
+_LOOKED_AT = 200  # newest exams to read, newest models first
 _KIND_WORDS: dict[str, str] = {
     "lines": "every line of play",
     "random": "positions of random play",
@@ -61,7 +61,7 @@ class ModelExam:
 
     @property
     def words(self) -> str:
-        """What it found."""
+        """Return the result in words."""
         errors = counted(self.errors, "error")
         found = (
             f"Model {self.version}: {errors} in {self.positions:,} positions "
@@ -73,7 +73,7 @@ class ModelExam:
 
 
 def add_exam_page(frame: Frame) -> None:
-    """Register it."""
+    """Register the page."""
 
     @frame.page("/exam", "Exam", "kind", "model", "position")
     async def _(visit: Visit) -> None:
@@ -112,10 +112,10 @@ class ExamView:
     """The wrong positions of one model on one page.
 
     Args:
-        visit: whose page it is.
-        game_board: of the run's game.
-        kinds: of positions that the game is examined in.
-        kind: that is shown.
+        visit: visit to the page.
+        game_board: board of the run's game.
+        kinds: kinds of positions in the game's exam.
+        kind: the kind to show.
     """
 
     def __init__(
@@ -178,7 +178,7 @@ class ExamView:
         self._draw()
 
     def _say_unused(self, exams: tuple[ModelExam, ...]) -> None:
-        """Note which values of the address are not shown."""
+        """Add notes about values of the address that are not shown."""
         shown = self._exam()
         if shown is None:
             return

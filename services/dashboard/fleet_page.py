@@ -1,4 +1,4 @@
-"""The fleet: the status and history of each process, unfinished games and active writers."""
+"""The fleet page: the status and history of each process, unfinished games and active writers."""
 
 from __future__ import annotations
 
@@ -53,11 +53,11 @@ GROUP BY worker ORDER BY lease_s, worker LIMIT 200
 _FENCES = "SELECT role, epoch, acquired_at FROM fences WHERE run = :run ORDER BY role"
 
 Cells = dict[str, Any]
-"""A row of a table: a cell by column, numbers as the text that is shown."""
+"""A row of a table: a cell by column, with numbers as text."""
 
 _NOW_SECONDS = 2.0
 _HELD_SECONDS = 5.0
-_READINGS = 360  # of history in its span: a third of a point each
+_READINGS = 360  # readings of history over its span: a third of a point each
 
 _WORKERS = {
     "process": "Worker",
@@ -109,7 +109,7 @@ _TEXTS = ("process", "does", "service", "version", "provider", "precision", "lea
 
 @dataclass(frozen=True, slots=True)
 class FleetNow:
-    """Heartbeats of all processes, as tables."""
+    """The heartbeats of all processes, as tables."""
 
     workers: Sequence[Cells]
     replicas: Sequence[Cells]
@@ -117,32 +117,32 @@ class FleetNow:
     advice: str
     asked_for: str
     batches_by_rows: Mapping[str, tuple[int, ...]]
-    """By inference process."""
+    """Batches by size, for each inference process."""
 
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """Unfinished games and leader epochs, as Postgres has them."""
+    """Unfinished games and leader epochs from Postgres."""
 
     unfinished: Sequence[Cells]
-    """By worker, those whose leases end first."""
+    """Unfinished games by worker, sorted by the end of the lease."""
     fences: Sequence[Cells]
 
     @property
     def games(self) -> int:
-        """Unfinished ones, ``MOST_UNFINISHED`` at most."""
+        """Number of unfinished games, ``MOST_UNFINISHED`` at most."""
         return sum(row["games"] for row in self.unfinished)
 
 
 @dataclass(frozen=True, slots=True)
 class FleetHistory:
-    """What the services have said over a span."""
+    """History of the services over a span."""
 
     seconds: int
     services: Mapping[str, ServiceHistory]
 
     def reuse(self) -> list[float | None]:
-        """Simulations of self-play / positions that the network predicted, at each step."""
+        """Return simulations of self-play / positions that the network predicted, at each step."""
         played = self.services["selfplay"]
         return [
             simulations / positions if simulations is not None and positions else None
@@ -153,25 +153,25 @@ class FleetHistory:
 
     @property
     def begins(self) -> str | None:
-        """Where history begins inside the span, in words; None: it is older than the span."""
+        """Return where history begins inside the span, in words; None if it is older."""
         begins = [at for each in self.services.values() if (at := each.begins_at) is not None]
         if not begins:
             return (
-                "No history yet: each process notes its figures every ten seconds, and a day of "
-                "them is kept in Redis."
+                "No history yet: each process saves its figures every ten seconds, and Redis keeps "
+                "them for a day."
             )
         first = self.services["selfplay"].steps[0]
         if min(begins) <= first + self.seconds / 100:
             return None
         at = datetime.fromtimestamp(min(begins), UTC)
         return (
-            f"History begins at {at:%Y-%m-%d %H:%M} UTC: before, nothing ran, or Redis has been "
+            f"History begins at {at:%Y-%m-%d %H:%M} UTC: before that nothing ran, or Redis was "
             "emptied."
         )
 
 
 async def read_now(sources: Sources, run: ShownRun) -> FleetNow:
-    """The fleet as it is.
+    """Return the current state of the fleet.
 
     Raises:
         StoreUnavailableError: Redis does not answer.
@@ -257,7 +257,7 @@ def _known(value: float | None, form: str) -> str:
 
 
 def _asked_for(beats: Sequence[Heartbeat]) -> str:
-    """What the autoscaler asks for, in words; empty: there is none."""
+    """Return the autoscaler's desired numbers in words; empty if there is no autoscaler."""
     for beat in beats:
         if isinstance(beat.figures, AutoscalerFigures):
             wanted = asdict(beat.figures)
@@ -269,7 +269,7 @@ def _asked_for(beats: Sequence[Heartbeat]) -> str:
 
 
 async def read_held(sources: Sources, run: ShownRun) -> Held:
-    """Unfinished games and fences.
+    """Return the unfinished games and the fences.
 
     Raises:
         StoreUnavailableError: Postgres does not answer.
@@ -302,7 +302,7 @@ async def read_held(sources: Sources, run: ShownRun) -> Held:
 
 
 async def read_history(sources: Sources, run: ShownRun, seconds: int) -> FleetHistory:
-    """What self-play, inference and the trainer have said.
+    """Return the history of self-play, inference and the trainer.
 
     Raises:
         StoreUnavailableError: Redis does not answer.
@@ -314,7 +314,7 @@ async def read_history(sources: Sources, run: ShownRun, seconds: int) -> FleetHi
 
 
 def add_fleet_page(frame: Frame) -> None:
-    """Register it."""
+    """Register the page."""
 
     @frame.page("/fleet", "Fleet")
     async def _(visit: Visit) -> None:
@@ -325,7 +325,7 @@ def add_fleet_page(frame: Frame) -> None:
 
 
 def _draw_now(visit: Visit) -> None:
-    """Advice, and a table for each kind of process."""
+    """Draw the advice, and a table for each kind of process."""
     with ui.element("section").classes("zf-panel zf-wide"):
         ui.label("Advice").classes("zf-title").props('role="heading" aria-level="2"')
         advice = ui.label("none yet")
@@ -351,7 +351,7 @@ def _draw_now(visit: Visit) -> None:
 
 
 def _draw_held(visit: Visit) -> None:
-    """Unfinished games with their leases, and the active writers."""
+    """Draw the unfinished games with their leases, and the active writers."""
     with ui.element("div").classes("zf-panels"):
         unfinished = _table(
             "Unfinished games", "No unfinished games are saved.", _UNFINISHED_COLUMNS
@@ -377,7 +377,7 @@ def _draw_held(visit: Visit) -> None:
 
 
 def _draw_history(visit: Visit) -> None:
-    """Charts over a span that is chosen."""
+    """Draw charts over a span that the visitor chooses."""
     with ui.element("div").classes("zf-panel-head"):
         ui.label("History").classes("zf-title").props('role="heading" aria-level="2"')
         with ui.element("div").classes("zf-tools"):
@@ -414,7 +414,7 @@ def _draw_history(visit: Visit) -> None:
 
 
 _Lines = Mapping[str, tuple[Callable[[FleetHistory], Sequence[float | None]], str]]
-"""By name, what is drawn and its colour."""
+"""By name, the values of a line and its colour."""
 
 
 def _total(service: str, name: str) -> Callable[[FleetHistory], Sequence[float | None]]:
@@ -463,14 +463,14 @@ def _drawing(history: FleetHistory, lines: _Lines) -> Drawing:
                 (1000 * step, None if value is None else float(f"{value:.4g}"))
                 for step, value in zip(steps, known, strict=True)
             ]
-            # A line has a gap where its value is None: ECharts', which its type does not say.
+            # A None leaves a gap in ECharts, though its type does not allow one.
             few = sum(value is not None for value in known) <= FEW_POINTS
             drawn.append(ChartLine(name, cast("list[Point]", points), colour, dots=few))
     return Drawing(drawn, ChartAxis("time"), ChartAxis(least=0))
 
 
 class _FillChart:
-    """How many batches of how many rows each replica ran; draws itself where it is made."""
+    """Number of batches by size for each replica; draws itself where it is made."""
 
     def __init__(self) -> None:
         self._panel = ChartPanel(
@@ -481,7 +481,7 @@ class _FillChart:
         )
 
     def show(self, batches: Mapping[str, tuple[int, ...]]) -> None:
-        """A stack of bars for each size, a colour for each replica."""
+        """Draw a stack of bars for each size, with a colour for each replica."""
         sizes = max(map(len, batches.values()), default=0)
         if not sizes:
             return
@@ -511,7 +511,7 @@ class _FillChart:
 
 
 def _table(title: str, empty: str, columns: Mapping[str, str]) -> Table:
-    """A titled table whose rows come later."""
+    """Return a titled table, still without rows."""
     with ui.element("section").classes("zf-panel"):
         ui.label(title).classes("zf-title").props('role="heading" aria-level="2"')
         described = [

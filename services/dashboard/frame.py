@@ -1,7 +1,7 @@
 """The frame around every page, and the parameters of its address.
 
-The frame has the navigation, the strip, and the pages of errors. A page notes what replaces an
-invalid value of a parameter.
+The frame has the navigation, the strip, and the error pages. A page shows a note when it replaces
+an invalid value of a parameter.
 """
 
 from __future__ import annotations
@@ -49,37 +49,37 @@ _COLOURS = {
     "warning": "#9a6700",
     "info": "#2f6db3",
 }
-_UNCUT = 32  # characters of a status; where room is short, longer ones are cut first
-_BUILD_SECONDS = 15.0  # longer than a statement may take
+_UNCUT = 32  # characters of a status; in a narrow window longer ones are cut first
+_BUILD_SECONDS = 15.0  # longer than a database statement may take
 _RECONNECT_SECONDS = 10.0
-_MOST_KEPT = 32  # readings that nobody watches
-_MOST_NAMED = 10  # parameters of an address that a page does not read
-_MOST_CHOICES = 20  # named where a value of the address is none of them
+_MOST_KEPT = 32  # readings kept without a watcher
+_MOST_NAMED = 10  # unknown parameters of an address that a note names
+_MOST_CHOICES = 20  # choices that a note names for an unknown value
 _LONGEST_MOVES = 20_000  # characters
 _YEAR_SECONDS = 365 * 24 * 3600
 
 HIGHEST = 2_147_483_647
-"""Highest integer in Postgres."""
+"""Largest integer in Postgres."""
 
 
 class NothingThereError(LookupError):
-    """A link that names what does not exist; the message says what, and is shown."""
+    """A link to something that does not exist; the message says what, and is shown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Visit:
-    """One page that is being opened: what was asked for, and what it can read."""
+    """One page that is being opened: its parameters and its sources."""
 
     sources: Sources
     run: ShownRun
     parameters: Mapping[str, str]
-    """Those of the path, and the others of the address."""
+    """Parameters of the path and of the query."""
     frame: Frame
     notes: Element
-    """Place for notes on parameters of the address that the page does not use."""
+    """Place for notes about parameters of the address that the page does not use."""
 
     def note(self, words: str) -> None:
-        """Show at the top of the page what replaces a value in the address."""
+        """Show a note at the top of the page about a replaced value of the address."""
         with self.notes:
             ui.label(words)
 
@@ -91,13 +91,13 @@ class Visit:
         *,
         keep: bool = False,
     ) -> SharedReading[_Value]:
-        """The reading of this name that all pages of this run share; the first one makes it.
+        """Return the reading of this name that all pages of this run share; made at the first call.
 
         Args:
-            name: with all that ``read`` depends on beside the run.
-            read: what is read; it must not block the event loop.
+            name: unique for everything that ``read`` depends on except the run.
+            read: reads the value; it must not block the event loop.
             every: seconds between two readings.
-            keep: it though nobody watches: ``read`` goes on from what it has read.
+            keep: keep it without watchers, because ``read`` continues from its last result.
         """
         return self.frame.reading((self.run.name, name), read, every, keep=keep)
 
@@ -107,11 +107,11 @@ class Visit:
         """Draw a value, and draw it again when it changes, for as long as the page is open.
 
         Args:
-            reading: of the value.
-            draw: called where this was called: what it makes stands there.
+            reading: reading of the value.
+            draw: draws the value; its elements go where ``watch`` was called.
 
         Returns:
-            What ends it earlier.
+            A function that ends it earlier.
         """
         place = ui.context.slot.parent
 
@@ -124,10 +124,10 @@ class Visit:
         return end
 
     def while_here(self, stop: Callable[[], bool], resume: Callable[[], None]) -> None:
-        """Stop what costs others while the visitor is away, even for a moment; resume it after.
+        """Stop expensive work while the visitor is disconnected, and resume it afterwards.
 
         Args:
-            stop: ends it; whether there was anything to end.
+            stop: ends the work; returns whether there was any.
             resume: begins it again.
         """
         client = ui.context.client
@@ -135,7 +135,8 @@ class Visit:
 
         def left() -> None:
             nonlocal stopped
-            if not client.has_socket_connection:  # else a new one came before the old one's end
+            # otherwise a new connection came before the end of the old one
+            if not client.has_socket_connection:
                 stopped = stop() or stopped
 
         def back() -> None:
@@ -149,11 +150,11 @@ class Visit:
         client.on_delete(stop)
 
     def link(self, path: str, **parameters: object) -> str:
-        """The address of a page of the same run.
+        """Return the address of a page of the same run.
 
         Args:
             path: such as ``/games``.
-            parameters: of the address; those that are None are left out.
+            parameters: parameters of the query; None values are left out.
         """
         given = {name: str(value) for name, value in parameters.items() if value is not None}
         if self.run.name != self.sources.run.name:
@@ -169,16 +170,16 @@ class Frame:
     """Registers pages, and puts the frame around each when it is opened.
 
     Args:
-        sources: that pages read.
+        sources: the sources that pages read.
     """
 
     sources: Sources
     menu: dict[str, str] = field(default_factory=dict[str, str])
-    """The pages of the navigation: title by path."""
+    """Pages of the navigation: title by path."""
     paths: list[str] = field(default_factory=list[str])
-    """Of all pages."""
+    """Paths of all pages."""
     limits: PageLimits = field(default_factory=PageLimits)
-    """How many pages are open."""
+    """Limits of open pages."""
     _readings: dict[tuple[str, str], SharedReading[Any]] = field(
         default_factory=dict[tuple[str, str], SharedReading[Any]]
     )
@@ -186,19 +187,19 @@ class Frame:
     def page(
         self, path: str, title: str, *parameters: str, in_menu: bool = True
     ) -> Callable[[Builder], Builder]:
-        """Make a page of what builds its contents.
+        """Register a page with a function that builds its contents.
 
         Args:
-            path: such as ``/models/{version}``; values of the path are text, for the builder to
-                check.
-            title: of the browser's tab, and in the navigation.
-            parameters: names that the builder reads from the address. The page lists the others
-                as ignored.
-            in_menu: whether it stands in the navigation.
+            path: such as ``/models/{version}``; values of the path are text, and the builder checks
+                them.
+            title: title of the browser's tab, and in the navigation.
+            parameters: names that the builder reads from the query. The page lists others as
+                ignored.
+            in_menu: whether the page is in the navigation.
 
         Returns:
-            A decorator for ``async def builder(visit)``, which raises ``NothingThereError`` where
-            what the address names does not exist.
+            A decorator for ``async def builder(visit)``. The builder raises ``NothingThereError``
+                if the address refers to something that does not exist.
         """
 
         def register(builder: Builder) -> Builder:
@@ -222,7 +223,7 @@ class Frame:
         *,
         keep: bool = False,
     ) -> SharedReading[_Value]:
-        """The reading of this key; made where none is watched or kept."""
+        """Return the reading of this key; it is made unless one is watched or kept."""
         unwatched = [old for old, each in self._readings.items() if not each.watchers]
         kept = [old for old in unwatched if self._readings[old].keep]
         for old in set(unwatched) - set(kept[-_MOST_KEPT:]):
@@ -240,7 +241,7 @@ class Frame:
         known: Sequence[str],
         builder: Builder,
     ) -> None:
-        """Build a page, or say why there is none."""
+        """Build a page, or an error page."""
         visitor: Visitor = request.state.visitor
         self.limits.admit(client, visitor)
         parameters = {**request.query_params, **request.path_params}
@@ -258,7 +259,7 @@ class Frame:
         client.title = f"{title} · {run.name} · zerofleet"
         notes = ui.element("div").classes("zf-notes").props('role="status"')
         visit = Visit(self.sources.of(visitor), run, parameters, self, notes)
-        with client.layout:  # beside the main part of the page, which NiceGUI makes
+        with client.layout:  # outside the main part of the page, which NiceGUI makes
             header = self._header(visit, path, visitor, theme)
         header.move(target_index=0)
         _note_unknown(visit, sorted(request.query_params.keys() - {"run", *known}), known)
@@ -281,7 +282,7 @@ class Frame:
         return run
 
     def _header(self, visit: Visit, path: str, visitor: Visitor, theme: ui.dark_mode) -> Element:
-        """Run, navigation, light and dark, and the strip."""
+        """Draw the run, the navigation, the theme button and the strip."""
         with ui.element("header").classes("zf-header") as header:
             with ui.element("div").classes("zf-bar"):
                 ui.label("zerofleet").classes("zf-brand")
@@ -304,7 +305,7 @@ class Frame:
         return header
 
     def _run_choice(self, visit: Visit, path: str) -> None:
-        """The run's name; a choice once another run of the database is known."""
+        """Draw the run's name, and a choice once another run of the database is known."""
         ui.label(visit.run.name).classes("zf-run")
         place = ui.element("div").classes("zf-runs")
 
@@ -326,7 +327,7 @@ class Frame:
 class Strip:
     """The strip on one page, drawn where it is made.
 
-    Its height never changes by itself: long texts are cut off, and the tooltip has all of them.
+    Its height never changes by itself: long texts are cut off, and the tooltip has the whole text.
     On narrow screens it is one line, which opens on a click.
     """
 
@@ -407,12 +408,12 @@ def _note_unknown(visit: Visit, unknown: Sequence[str], known: Sequence[str]) ->
 
 
 def said_heading(title: str) -> None:
-    """The heading of a page that shows none: for those who hear the page."""
+    """Draw the heading of a page without a visible one, for screen readers."""
     ui.label(title).classes("zf-said").props('role="heading" aria-level="1"')
 
 
 def _cell(name: str) -> TextElement:
-    """A figure with its name; returns the figure."""
+    """Draw a figure with its name; return the figure."""
     with ui.element("div").classes("zf-cell"):
         ui.label(name).classes("zf-name")
         return ui.label("none yet").classes("zf-figure")
@@ -434,17 +435,17 @@ def _go_to_run(own: str, name: str) -> None:
 
 
 def _head(request: Request) -> ui.dark_mode:
-    """Colours, style, and light or dark: as the browser says, unless a person chose."""
+    """Add colours, style, and the theme: the browser's, unless a person chose one."""
     ui.colors(**_COLOURS)
     ui.add_css(_STYLE)
     return ui.dark_mode({"dark": True, "light": False}.get(request.cookies.get("theme", "")))
 
 
 def _theme_button(theme: ui.dark_mode) -> None:
-    """Light or dark, kept by the browser."""
+    """Draw the button for light or dark; the browser saves the choice."""
     ui.button(icon="contrast").props('flat dense round aria-label="Light or dark"').on(
         "click",
-        # Each redrawing of the page sets what the server holds, so the server must hear of it.
+        # Each redraw of the page sets the server's value, so the server must know the choice.
         lambda event: theme.set_value(event.args is True),
         js_handler=f"""() => {{
             const dark = !Quasar.Dark.isActive;
@@ -456,7 +457,7 @@ def _theme_button(theme: ui.dark_mode) -> None:
 
 
 def _logout_button() -> None:
-    """Ends the login, with all pages that are open in it."""
+    """Draw a button that ends the login, with all pages that are open in it."""
     ui.button(icon="logout").props('flat dense round aria-label="Log out"').on(
         "click",
         js_handler='() => fetch("/logout", {method: "POST"}).then(() => location.reload())',
@@ -471,7 +472,7 @@ def _nothing_there(why: str) -> None:
 
 
 def _comes_back(why: str) -> None:
-    """Says what is away; the page loads itself again until it is there."""
+    """Draw the source that is down; the page reloads itself until the source is up."""
     with ui.element("section").classes("zf-message"):
         title = ui.label("This page is unavailable").classes("zf-title")
         title.props('role="heading" aria-level="1"')
@@ -481,7 +482,7 @@ def _comes_back(why: str) -> None:
 
 
 def asked_actions(visit: Visit, game: str) -> list[int]:
-    """Return the actions that ``moves`` names, from the start of a game.
+    """Return the actions in ``moves``, from the start of a game.
 
     Raises:
         NothingThereError: the rules forbid an action, or there are too many.
@@ -543,16 +544,16 @@ def page_links(
     first: bool,
     **more: object,
 ) -> None:
-    """Links to the newest page and to the older one.
+    """Draw links to the newest page and to the older one.
 
     Args:
-        visit: whose page it is.
-        path: of the list.
-        rows: as read: one more than ``most`` where there are older ones.
-        most: of a page.
+        visit: visit to the page.
+        path: path of the list.
+        rows: rows as read: one more than ``most`` if there are older ones.
+        most: rows of a page.
         key: the column by which the next page begins.
         first: whether this is the newest page.
-        more: of the address.
+        more: further parameters of the query.
     """
     if not first:
         ui.link("newest", visit.link(path, **more)).classes("zf-link")

@@ -51,7 +51,7 @@ from zerofleet.services.dashboard.match_page import player_words
 from zerofleet.services.dashboard.toolkit import events, ui
 
 _BLUNDER = 0.4  # loss of value, for the player who moves
-_COLOURS = (BLUE, ORANGE, PURPLE)  # of curves
+_COLOURS = (BLUE, ORANGE, PURPLE)  # colours of the curves
 _KINDS = {"selfplay": "self-play"}
 _REASONS = {"rules": "the rules", "resign": "resignation"}
 _RESULTS = {1: "the first player won", 0: "a draw", -1: "the second player won"}
@@ -71,7 +71,7 @@ _POINTS_NOTE = "Click a point to open its position."
 _SCHEDULE = (
     "A Gumbel root assigns simulations by a schedule: equal visits do not mean equal values."
 )
-_SEARCHES_GONE = "The searches of this game are not kept any more: it can be walked."
+_SEARCHES_GONE = "The searches of this game were deleted. Its moves can still be viewed."
 _NONE_SEARCHED = "No action of this game was chosen by a search."
 _MATCH = """
 SELECT m.kind, m.player, m.opponent, mg.color
@@ -84,7 +84,7 @@ class ValueCurve:
     """The values of a game's positions by one opinion."""
 
     name: str
-    player: int | None  # whose own values these are; None: of a model that judges both players
+    player: int | None  # owner of the values; None: a model that judges both players
     values: Mapping[int, float]  # by ply, for the first player
 
 
@@ -95,8 +95,8 @@ class WalkedGame:
     played: PlayedGame
     actions: tuple[int, ...]
     words: tuple[str, ...]  # the actions in the game's notation
-    to_play: tuple[int, ...]  # of each ply
-    names: tuple[str, str]  # of the first and the second player
+    to_play: tuple[int, ...]  # player of each ply
+    names: tuple[str, str]  # names of the first and the second player
     kind: str
 
     def curves(self) -> list[ValueCurve]:
@@ -141,14 +141,14 @@ class WalkedGame:
         return next(searched, 0)
 
     def name_of(self, opinion: Opinion) -> str:
-        """Return who has an opinion, in words."""
+        """Return the name of the owner of an opinion."""
         if opinion.player is None:
             return f"model {opinion.model_version}"
         return f"{self.names[opinion.player]} ({_PLAYERS[opinion.player]} player)"
 
 
 def add_game_page(frame: Frame) -> None:
-    """Register it."""
+    """Register the page."""
 
     @frame.page("/games/{uid}", "Game", "ply", "model", in_menu=False)
     async def _(visit: Visit) -> None:
@@ -158,11 +158,11 @@ def add_game_page(frame: Frame) -> None:
 
 
 async def read_game(visit: Visit) -> WalkedGame:
-    """The game that the address names.
+    """Return the game in the address.
 
     Raises:
         NothingThereError: the run has no such game, or it cannot be shown; the message says why.
-        StoreUnavailableError: Postgres is away.
+        StoreUnavailableError: Postgres is down.
     """
     asked = visit.parameters["uid"]
     try:
@@ -216,9 +216,9 @@ class GameView:
     """The viewer on one page.
 
     Args:
-        visit: whose page it is.
+        visit: visit to the page.
         walked: the game.
-        game_board: of its game.
+        game_board: board of the game.
     """
 
     def __init__(self, visit: Visit, walked: WalkedGame, game_board: GameBoard) -> None:
@@ -228,8 +228,9 @@ class GameView:
         self._ply = -1
         self._shown = "visits"
         self._curves = walked.curves()
-        self._blunders: dict[int, float] = {}  # value for the first player before each, by ply
-        self._judge = _OWN  # whose opinion is shown: the players' own, or a model's by its version
+        # value for the first player before each blunder, by ply
+        self._blunders: dict[int, float] = {}
+        self._judge = _OWN  # opinion to show: the players' own, or a model's by its version
         self._judging: asyncio.Task[None] | None = None
         with ui.element("div").classes("zf-play"):
             with ui.element("section").classes("zf-panel"):
@@ -264,12 +265,12 @@ class GameView:
             self._choice.set_visibility(False)
 
     async def open(self, ply: int) -> None:
-        """Show the position before that ply at once."""
+        """Show the position before that ply, and wait until it is shown."""
         self.seek(ply)
         await self._board.sought()
 
     def seek(self, ply: int) -> None:
-        """Show the position before that ply; the address follows."""
+        """Show the position before that ply, and update the address."""
         ply = max(0, min(ply, len(self._walked.actions)))
         if ply == self._ply:
             return
@@ -333,7 +334,7 @@ class GameView:
             )
 
     def _draw_moves(self) -> None:
-        """The actions, each a link to its position; blunders are marked."""
+        """Draw the actions, each a link to its position, with blunders marked."""
         self._moves.clear()
         with self._moves:
             for ply, word in enumerate(self._walked.words):
@@ -463,7 +464,7 @@ class GameView:
             elif self._walked.played.kind == "selfplay":
                 words = f"{self._walked.words[self._ply]} was drawn at random, without a search."
             else:
-                words = "No search is stored of this position."
+                words = "No search is stored for this position."
             self._searched.set_text(words)
             return
         player = self._walked.to_play[self._ply]
@@ -503,7 +504,7 @@ class GameView:
         actions = self._walked.actions
         line: Sequence[int] = () if action is None else (action,)
         if action is not None and self._ply < len(actions) and action == actions[self._ply]:
-            line = actions[self._ply : self._ply + 8]  # how the game went on
+            line = actions[self._ply : self._ply + 8]  # the actual continuation
         await self._board.draw_variation(actions[: self._ply], line)
 
     def _choose_shown(self, event: events.ValueChangeEventArguments[Any]) -> None:
@@ -541,7 +542,7 @@ def _sentence(words: str) -> str:
 
 
 def _here(ply: int) -> dict[str, Any]:
-    """A line of the curve at the ply that is shown."""
+    """Return the vertical line of the curve at the ply that is shown."""
     return {
         "symbol": "none",
         "silent": True,

@@ -1,8 +1,8 @@
-"""The list of games, newest first: a page at a time, chosen by filters in the address.
+"""The list of games, newest first, in pages, with filters in the address.
 
-Games are read in the order of an index. Each answer looks at no more than ``MOST_LOOKED_AT`` games
-and says how far it came, however many are stored. Filters that few games pass are followed page by
-page.
+Games are read in the order of an index. Each query reads no more than ``MOST_LOOKED_AT`` games and
+returns where it stopped, however many are stored. With filters that few games pass, visitors go on
+page by page.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _SCANNED = """
 SELECT game_uid, ingested_at, kind, first_model, second_model, result, reason, length
 FROM games WHERE {where} ORDER BY ingested_at DESC, game_uid DESC LIMIT :looked
 """
-# What is looked up of each game is asked game by game, so that no plan reads a whole table for it.
+# Details are looked up game by game, so that no plan reads a whole table for them.
 _STATEMENT = """
 WITH scanned AS MATERIALIZED ({scanned}),
 chosen AS (
@@ -74,7 +74,7 @@ _COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class GameFilter:
-    """Which games are listed; None: any."""
+    """A filter of the list; None: any."""
 
     kind: str | None = None
     model: int | None = None
@@ -82,14 +82,14 @@ class GameFilter:
     reason: str | None = None
     least: int | None = None  # plies
     most: int | None = None  # plies
-    day: date | None = None  # stored then, by UTC
+    day: date | None = None  # day on which it was stored, UTC
 
     @classmethod
     def of(cls, parameters: Mapping[str, str]) -> GameFilter:
-        """Read a link's parameters.
+        """Read the filter from a link's parameters.
 
         Raises:
-            NothingThereError: one has no sense; the message names it and what may be given.
+            NothingThereError: a value is not valid; the message names it and the allowed values.
         """
         return cls(
             kind=_one_of(parameters, "kind", KINDS),
@@ -102,7 +102,7 @@ class GameFilter:
         )
 
     def parameters(self) -> dict[str, object]:
-        """Of a link to this list."""
+        """Return the parameters of a link to this list."""
         return {each.name: getattr(self, each.name) for each in fields(self)}
 
 
@@ -117,7 +117,7 @@ class ListedGame:
     result: int
     reason: str
     length: int
-    moves: str  # the first ones
+    moves: str  # the first moves
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,24 +125,24 @@ class GamePage:
     """A page of the list, and where the next one begins."""
 
     games: tuple[ListedGame, ...]
-    looked: int  # games that were looked at
-    before: str | None  # of the next page; None: there are no more games
+    looked: int  # games read
+    before: str | None  # start of the next page; None: this is the last one
 
 
 async def read_games(
     sources: Sources, run: str, chosen: GameFilter, before: str | None
 ) -> GamePage:
-    """The games of a run that pass a filter, newest first.
+    """Return the games of a run that pass a filter, newest first.
 
     Args:
-        sources: to ask.
-        run: whose games.
+        sources: the sources.
+        run: name of the run.
         chosen: the filter.
-        before: of the page before this one; None: the first page.
+        before: ``before`` of the previous page; None: the first page.
 
     Raises:
-        NothingThereError: ``before`` is nothing that a page gave.
-        StoreUnavailableError: Postgres is away.
+        NothingThereError: ``before`` is not from a page.
+        StoreUnavailableError: Postgres is down.
     """
     statement, given = statement_of(chosen, before)
     row = (await sources.rows(statement, run=run, **given))[0]
@@ -157,10 +157,10 @@ async def read_games(
 
 
 def statement_of(chosen: GameFilter, before: str | None) -> tuple[str, dict[str, object]]:
-    """The query of a page and its parameters, without the run.
+    """Return the query of a page and its parameters, without the run.
 
     Raises:
-        NothingThereError: ``before`` is nothing that a page gave.
+        NothingThereError: ``before`` is not from a page.
     """
     given: dict[str, object] = {
         "looked": MOST_LOOKED_AT,
@@ -204,7 +204,7 @@ def statement_of(chosen: GameFilter, before: str | None) -> tuple[str, dict[str,
             passing.append(condition)
             given[name] = getattr(chosen, name)
     if len(passing) == 1:
-        given["looked"] = PAGE_GAMES + 1  # the index alone chooses
+        given["looked"] = PAGE_GAMES + 1  # the index alone chooses the games
     return _STATEMENT.format(scanned=scanned, chosen=" AND ".join(passing)), given
 
 
@@ -257,7 +257,7 @@ def _day(parameters: Mapping[str, str]) -> date | None:
 
 
 def add_games_page(frame: Frame) -> None:
-    """Register it."""
+    """Register the page."""
 
     @frame.page("/games", "Games", *GameFilter().parameters(), "before")
     async def _(visit: Visit) -> None:
@@ -270,7 +270,7 @@ def add_games_page(frame: Frame) -> None:
 
 
 def _filters(visit: Visit, chosen: GameFilter) -> None:
-    """What is chosen is in the address: each choice opens another one."""
+    """Draw the filters: the choice is in the address, and each change opens another one."""
 
     def choose(name: str) -> Callable[[events.ValueChangeEventArguments[Any]], None]:
         def go(event: events.ValueChangeEventArguments[Any]) -> None:
@@ -335,7 +335,7 @@ def _list(visit: Visit, chosen: GameFilter, page: GamePage, *, first: bool) -> N
         elif chosen == GameFilter() and first:
             ui.label("Games appear here as soon as the first one is finished.").classes("zf-empty")
         else:
-            ui.label(f"None of the {page.looked:,} games that were looked at.").classes("zf-empty")
+            ui.label(f"None of the {page.looked:,} games checked matches.").classes("zf-empty")
         with ui.element("div").classes("zf-tools"):
             if not first:
                 ui.link("newest", visit.link("/games", **chosen.parameters())).classes("zf-link")
@@ -345,4 +345,4 @@ def _list(visit: Visit, chosen: GameFilter, page: GamePage, *, first: bool) -> N
                     visit.link("/games", **replace(chosen).parameters(), before=page.before),
                 ).classes("zf-link")
             if page.looked >= MOST_LOOKED_AT:
-                ui.label(f"Each page looks at {MOST_LOOKED_AT:,} games; the older ones follow.")
+                ui.label(f"Each page checks {MOST_LOOKED_AT:,} games; older ones follow.")

@@ -1,13 +1,13 @@
-"""How connections, requests and pages enter, and how many of them there may be.
+"""Limits on connections, requests and open pages, and the login.
 
-``PageListener`` accepts connections. uvicorn alone would wait forever for a request's head, take
-connections until no file can be opened any more, and then write a line for each that it refuses.
+``PageListener`` accepts connections. uvicorn alone would wait forever for a request's head, accept
+connections until no file can be opened any longer, and then log a line for each one it refuses.
 
-``Gate`` asks every request for the same origin and, where a login is required, for a session.
+``Gate`` requires every request to be same-origin and, if a login is required, to have a session.
 
-``PageLimits`` and ``limit_events`` bound the open pages and what they send. NiceGUI keeps a page
-for a minute even if no browser joins it, takes events of any size, and logs each one that is wrong
-with a traceback.
+``PageLimits`` and ``limit_events`` limit the open pages and their events. NiceGUI keeps a page for
+a minute even if no browser joins it, accepts events of any size, and logs each invalid one with a
+traceback.
 """
 
 from __future__ import annotations
@@ -51,21 +51,21 @@ if TYPE_CHECKING:
 _log = structlog.get_logger()
 
 HEAD_SECONDS = 10.0
-"""A connection is closed that has not sent the whole head of a request for so long."""
+"""Closes a connection that has not sent the whole head of a request within this time."""
 MOST_CONNECTIONS = 1_024
 MOST_OF_ADDRESS = 256
 _HEAD_BYTES = 64 << 10
-_RESERVE = 128  # descriptors for stores, files and libraries
+_RESERVE = 128  # descriptors reserved for stores, files and libraries
 _FEWEST = 16
 _RETRY_SECONDS = 0.5
 _WARNING_SECONDS = 60.0
 
-_MOST_BYTES = 4096  # of a login
+_MOST_BYTES = 4096  # bytes of a login request
 _LOGIN_SECONDS = 10.0
-_LONGEST_ADDRESS = 2048  # that a login goes on to
+_LONGEST_ADDRESS = 2048  # limit for the address that a login leads to
 _HSTS = "max-age=31536000"
 _HOST = re.compile(r"(?:\[([0-9a-f:.]+)\]|([a-z0-9.-]+))(?::[0-9]{1,5})?", re.IGNORECASE)
-# NiceGUI begins its pages by a script in them, Vue compiles templates, and Quasar sets styles.
+# NiceGUI starts its pages with an inline script, Vue compiles templates, and Quasar sets styles.
 _PAGE_POLICY = (
     "default-src 'self'; script-src 'self' 'unsafe-inline' 'unsafe-eval'; "
     "style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; font-src 'self' data:; "
@@ -102,16 +102,16 @@ _LOGIN_PAGE = (
     "</body></html>"
 )
 
-MOST_PAGES = 20  # of a login; where none is asked for, of all visitors
+MOST_PAGES = 20  # limit for one login; without logins, for all visitors
 MOST_PAGES_IN_ALL = 100
 JOIN_SECONDS = 20.0
-"""A page is deleted if no browser has joined it for so long. It is built in fewer seconds."""
+"""Deletes a page that no browser has joined within this time; building it takes less."""
 MOST_EVENT_CHARACTERS = 20_000
-"""Of an event, but for those of an editor."""
+"""Longest event, except for the events of an editor."""
 MOST_MESSAGE_BYTES = 1_000_000
-"""Of a message on a page's socket; NiceGUI's script sends none that is longer."""
+"""Largest message on a page's socket; NiceGUI's script never sends a longer one."""
 MOST_UNREAD = 100
-"""Messages that a browser has not read, or not acknowledged."""
+"""Messages that a browser has not read or acknowledged."""
 
 _SWEEP_SECONDS = 2.0
 _LOG_SECONDS = 1.0
@@ -122,7 +122,7 @@ _CLOSED = (
     f"This page was closed, because {MOST_PAGES} newer pages of this login are open. "
     "Reload it to open it again."
 )
-# A socket that the server disconnects is not opened again by itself.
+# A socket that the server disconnects is not reopened automatically.
 _SHOW_CLOSED = f"""
     document.title = "Closed · zerofleet";
     document.body.replaceChildren({json.dumps(_CLOSED)});
@@ -131,17 +131,17 @@ _SHOW_CLOSED = f"""
 
 
 class PageListener(uvicorn.Server):
-    """A uvicorn server over one socket, whose connections are bounded; it leaves signals alone.
+    """A uvicorn server over one socket with limited connections; it ignores signals.
 
-    When there are as many connections as may be, a new one takes the place of the oldest that is
-    not in the middle of a request and no WebSocket. If there is none, the new one is closed.
+    At the limit, a new connection replaces the oldest one that is not a WebSocket and has no
+    request in progress. If there is none, the new connection is closed.
 
     Args:
-        config: of the server.
-        sock: listens; not closed here. Serve with ``serve([])``.
+        config: settings of the server.
+        sock: a listening socket; not closed here. Serve with ``serve([])``.
         most: connections at once; fewer if the process may not open that many files.
         most_of_address: connections from one address at once.
-        head_seconds: to send the whole head of a request.
+        head_seconds: time to send the whole head of a request.
     """
 
     def __init__(
@@ -164,7 +164,7 @@ class PageListener(uvicorn.Server):
         self._next_line = 0.0
 
     async def main_loop(self) -> None:
-        """Accept until the server should exit."""
+        """Accept connections until the server should exit."""
         await first_of(super().main_loop(), self._accept())
 
     @contextlib.contextmanager
@@ -176,7 +176,7 @@ class PageListener(uvicorn.Server):
         loop = asyncio.get_running_loop()
         self._sock.setblocking(False)
         while True:
-            await asyncio.sleep(0)  # with a full backlog, accepting alone would not let others run
+            await asyncio.sleep(0)  # with a full backlog, accepting alone would block other tasks
             try:
                 sock, peer = await loop.sock_accept(self._sock)
             except ConnectionAbortedError:
@@ -195,7 +195,7 @@ class PageListener(uvicorn.Server):
             connection.entering = asyncio.create_task(self._enter(connection))
 
     async def _enter(self, connection: _Connection) -> None:
-        """Begin to serve a connection, over TLS where the page is HTTPS."""
+        """Begin to serve a connection, over TLS if the page is HTTPS."""
 
         def protocol() -> _PageProtocol:
             return _PageProtocol(
@@ -207,7 +207,7 @@ class PageListener(uvicorn.Server):
             )
 
         tls = self.config.ssl
-        with contextlib.suppress(OSError):  # of a handshake that fails or takes too long
+        with contextlib.suppress(OSError):  # a handshake fails or takes too long
             await asyncio.get_running_loop().connect_accepted_socket(
                 protocol,
                 connection.sock,
@@ -216,7 +216,7 @@ class PageListener(uvicorn.Server):
             )
 
     def _make_room(self, address: str) -> bool:
-        """Whether there is room for a connection; if need be, close one that is idle."""
+        """Return whether there is room for a connection; close an idle one if necessary."""
         mine = self._still_open(address)
         if len(mine) >= self._most_of_address:
             return _close_idle(mine)
@@ -230,7 +230,7 @@ class PageListener(uvicorn.Server):
         return any(_close_idle(connections) for connections in by_number)
 
     def _still_open(self, address: str) -> list[_Connection]:
-        """Connections of an address; forgets those that are closed."""
+        """Return the open connections of an address; drop the closed ones."""
         connections = [each for each in self._open.get(address, ()) if each.is_open]
         if connections:
             self._open[address] = connections
@@ -252,17 +252,17 @@ class _Connection:
     def __init__(self, sock: socket.socket) -> None:
         self.sock = sock
         self.idle = True
-        """Whether it is no WebSocket and no request of it is being answered."""
+        """Whether it is not a WebSocket and has no request in progress."""
         self.entering: asyncio.Task[None] | None = None
         self.transport: asyncio.Transport | None = None
 
     @property
     def is_open(self) -> bool:
-        """Whether it holds a descriptor."""
+        """Return whether it holds a descriptor."""
         return self.sock.fileno() >= 0
 
     def close(self) -> None:
-        """Cut it off."""
+        """Abort the connection."""
         if self.transport is not None:
             self.transport.abort()
         elif self.entering is not None:
@@ -270,7 +270,7 @@ class _Connection:
 
 
 def _close_idle(connections: list[_Connection]) -> bool:
-    """Close the oldest idle connection; whether there was one."""
+    """Close the oldest idle connection; return whether there was one."""
     for connection in connections:
         if connection.idle:
             connection.close()
@@ -280,7 +280,7 @@ def _close_idle(connections: list[_Connection]) -> bool:
 
 
 class _PageProtocol(HttpToolsProtocol):
-    """HTTP on one connection, which is cut off when a request's head is too slow or too long."""
+    """HTTP on one connection, which is aborted when a request's head is too slow or too long."""
 
     def __init__(
         self,
@@ -302,12 +302,12 @@ class _PageProtocol(HttpToolsProtocol):
         self._watch()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Wait no longer."""
+        """Stop waiting."""
         self._stop_waiting()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Take a part of a request."""
+        """Receive a part of a request."""
         self._head_bytes += len(data)
         super().data_received(data)
         self._watch()
@@ -323,8 +323,8 @@ class _PageProtocol(HttpToolsProtocol):
         self._watch()
 
     def _watch(self) -> None:
-        """Start to wait for a head, or stop it."""
-        cycle = cast("RequestResponseCycle | None", self.cycle)  # uvicorn types it without None
+        """Start or stop waiting for a head."""
+        cycle = cast("RequestResponseCycle | None", self.cycle)  # uvicorn's type lacks None
         answered = cycle is None or cycle.response_complete
         self._connection.idle = answered and not self._upgraded
         if not self._connection.idle:
@@ -342,16 +342,16 @@ class _PageProtocol(HttpToolsProtocol):
 
 
 class Gate:
-    """Stands before the pages, for HTTP and for WebSockets.
+    """Checks each HTTP request and WebSocket before the pages.
 
-    Each request that is let in carries its ``Visitor`` as ``request.state.visitor``.
+    An accepted request carries its ``Visitor`` as ``request.state.visitor``.
 
     Args:
         app: the pages.
-        visitors: who is known.
-        https: browsers reach this by HTTPS, so that the cookie is for that alone.
+        visitors: the known visitors.
+        https: browsers use HTTPS, so the cookie is limited to HTTPS.
         behind_proxy: the last address in ``X-Forwarded-For`` is the visitor's, and the last scheme
-            in ``X-Forwarded-Proto`` is what the browser used.
+            in ``X-Forwarded-Proto`` is the browser's.
     """
 
     def __init__(
@@ -364,7 +364,7 @@ class Gate:
         self._cookie = "__Host-zerofleet" if https else "zerofleet"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One connection."""
+        """Serve one connection."""
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
             return
@@ -394,9 +394,10 @@ class Gate:
         await (answer or self._app)(scope, receive, _with_headers(send, is_secure=is_secure))
 
     def _foreign(self, asked: HTTPConnection) -> str:
-        """Why a request is not one of our own pages'; empty: it may be."""
+        """Return why a request is not from one of our own pages; empty if it may be."""
         host = asked.headers.get("host", "")
-        # Without a login, a page elsewhere whose name leads here must not read what is here.
+        # Without a login, a foreign page whose name resolves to this machine must not read our
+        # pages.
         if not self._visitors.log_in and not _is_local(host):
             return (
                 f"this page was requested as {host[:80]!r}, and without a login it answers only "
@@ -405,26 +406,26 @@ class Gate:
         origin = asked.headers.get("origin")
         ours = f"{self._browser_scheme(asked)}://{host}"
         if origin is not None and origin.lower() != ours.lower():
-            return "a page of another origin may not ask this"
+            return "requests from pages of another origin are not allowed"
         if not _is_from_here(asked.headers):
-            return "a page elsewhere may link to this page, but not load it as a part of itself"
+            return "other sites may link to this page, but not embed it"
         is_read = asked.scope["type"] != "http" or asked.scope["method"] in ("GET", "HEAD")
         if origin is None and not is_read:
             return "a request that changes something must name its origin"
         return ""
 
     def _browser_scheme(self, asked: HTTPConnection) -> str:
-        """The scheme by which the browser reaches this."""
+        """Return the scheme that the browser uses."""
         if self._behind_proxy:
             forwarded = asked.headers.getlist("x-forwarded-proto")
             if forwarded:
                 return forwarded[-1].rpartition(",")[2].strip()
-            if _is_local(asked.headers.get("host", "")):  # by kubectl port-forward
+            if _is_local(asked.headers.get("host", "")):  # through kubectl port-forward
                 return "http"
         return "https" if self._https else "http"
 
     async def _own_page(self, request: Request) -> Response:
-        """``/login`` and ``/logout``."""
+        """Answer ``/login`` and ``/logout``."""
         if request.method != "POST":
             return _login_page("/")
         if request.url.path == "/logout":
@@ -459,9 +460,10 @@ class Gate:
 
 
 def _is_local(host: str) -> bool:
-    """Whether a Host header names this machine, by a name that nobody elsewhere can give.
+    """Return whether a Host header is a name of this machine that nobody elsewhere can use.
 
-    Only localhost and loopback addresses; what gRPC takes for an address is none here.
+    Only localhost and loopback addresses are; other spellings of addresses that gRPC accepts are
+    not.
     """
     found = _HOST.fullmatch(host)
     if found is None:
@@ -473,7 +475,7 @@ def _is_local(host: str) -> bool:
 
 
 def _is_from_here(headers: Headers) -> bool:
-    """Whether the browser asks for one of our pages, or because a visitor follows a link."""
+    """Return whether the browser requests one of our pages, or a visitor followed a link."""
     if headers.get("sec-fetch-site", "none") in ("none", "same-origin"):
         return True
     navigates = headers.get("sec-fetch-mode") == "navigate"
@@ -487,14 +489,14 @@ def _login_page(to: str, why: str = "", status: int = 401) -> Response:
 
 
 def _inside(to: str) -> str:
-    """An address of this server: that, or else the first page."""
+    """Return the address if it is one of this server, else the first page."""
     is_ours = to.startswith("/") and not to.startswith(("//", "/login", "/logout"))
     plain = to.isprintable() and "\\" not in to and len(to) <= _LONGEST_ADDRESS
     return to if is_ours and plain else "/"
 
 
 async def _fields(request: Request) -> dict[str, str]:
-    """Of a form; nothing where it is too long, too slow or no form."""
+    """Return the fields of a form; empty if it is too long, too slow or not a form."""
     body = b""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(_LOGIN_SECONDS):
@@ -510,11 +512,11 @@ async def _fields(request: Request) -> dict[str, str]:
 
 
 def _with_headers(send: Send, *, is_secure: bool) -> Send:
-    """Adds what each answer says to the browser.
+    """Add our headers to each answer.
 
     Args:
-        send: to the browser.
-        is_secure: the browser shall use HTTPS alone for this host from now on.
+        send: sends to the browser.
+        is_secure: tell the browser to use only HTTPS for this host from now on.
     """
 
     async def sent(message: Message) -> None:
@@ -532,14 +534,14 @@ def _with_headers(send: Send, *, is_secure: bool) -> Send:
 
 
 def _keep_to_ourselves(headers: MutableHeaders) -> None:
-    """Take away the invitation to other origins that socket.io gives."""
+    """Remove the headers with which socket.io admits other origins."""
     for name in [each for each in Headers(raw=headers.raw) if each.startswith("access-control-")]:
         if name in headers:
             del headers[name]
 
 
 def _until(visitor: Visitor, receive: Receive) -> Receive:
-    """Says that the browser has gone when the visitor's login has ended."""
+    """Report the browser as disconnected when the visitor's login has ended."""
 
     async def received() -> Message:
         message = asyncio.ensure_future(receive())
@@ -564,16 +566,17 @@ class _Page:
 
 
 class PageLimits:
-    """The pages that are open, a limited number for each login and in all.
+    """The open pages, limited for each login and in total.
 
-    Where there is no room for a new page, the oldest page of the same login goes, or in all the
-    oldest page of the token that has the most. Pages whose browser has left go first.
+    If there is no room for a new page, the oldest page of the same login is closed, or for the
+    total limit the oldest page of the token that has the most. Pages whose browser has left are
+    closed first.
     """
 
     def __init__(self) -> None:
         self._pages: list[_Page] = []
         self._closing: set[asyncio.Task[None]] = set()
-        self._without_page: dict[str, float] = {}  # sockets, and since when
+        self._without_page: dict[str, float] = {}  # sockets without a page, and since when
 
     def admit(self, client: Client, visitor: Visitor) -> None:
         """Count a page that is being opened, and close another one if there are too many."""
@@ -634,7 +637,7 @@ class PageLimits:
 
 
 async def _close(client: Client) -> None:
-    """Delete a page, and say so in the browser if one shows it."""
+    """Delete a page, and show that in the browser if one is connected."""
     sids = [sid for sid, _ in sio.manager.get_participants("/", client.id)]
     if sids:
         await sio.emit("run_javascript", {"code": _SHOW_CLOSED}, room=client.id)
@@ -645,7 +648,7 @@ async def _close(client: Client) -> None:
 
 
 def limit_events(clock: Callable[[], float] = time.monotonic) -> None:
-    """Refuse what no page sends, and log one line a second of what goes wrong in events.
+    """Refuse events that no page sends, and log at most one line a second about errors in events.
 
     Call it once, before pages are served.
     """
@@ -666,14 +669,14 @@ def limit_events(clock: Callable[[], float] = time.monotonic) -> None:
     sio.eio.max_http_buffer_size = MOST_MESSAGE_BYTES
     for name in _LOGGERS:
         logger = logging.getLogger(name)
-        logger.handlers.clear()  # socket.io's write a second line
+        logger.handlers.clear()  # socket.io's handler would write a second line
         for each in [each for each in logger.filters if isinstance(each, OneLineASecond)]:
             logger.removeFilter(each)
         logger.addFilter(OneLineASecond(clock))
 
 
 def _text_packets(base: type[Any]) -> type[Any]:
-    """Return a class of packets without attachments, which socket.io would collect without end."""
+    """Return a class of packets without attachments, which socket.io would collect forever."""
     if issubclass(base, _NoAttachments):
         return base
     return type("TextPacket", (_NoAttachments, base), {})
@@ -685,17 +688,17 @@ class _NoAttachments:
     packet_type: int
 
     def decode(self, encoded_packet: str) -> int:
-        count: int = super().decode(encoded_packet)  # pyright: ignore  the packet's
+        count: int = super().decode(encoded_packet)  # the packet's
         if count or self.packet_type not in range(5):
             raise ValueError("a page sends no binary packets")
         return 0
 
 
 class OneLineASecond(logging.Filter):
-    """Lets through one record a second, as one short line: visitors cause these records.
+    """Lets through one record a second, as one short line, because visitors cause these records.
 
     Args:
-        clock: seconds that only go on.
+        clock: seconds that never go back.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
@@ -705,7 +708,7 @@ class OneLineASecond(logging.Filter):
         self._left_out = 0
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Shorten a record; whether it is logged."""
+        """Shorten a record; return whether it is logged."""
         if self._clock() < self._next:
             self._left_out += 1
             return False

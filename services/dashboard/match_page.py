@@ -1,6 +1,6 @@
-"""The evaluator's current match and all matches of the run; a match in words for other pages.
+"""The matches page: the evaluator's current match, all matches of the run, and their words.
 
-Each query looks at a bounded number of rows.
+Each query reads a bounded number of rows.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ PAGE_MATCHES = 30
 _SHOWN_GAMES = 30
 _SHOWN_MOVES = 80  # characters
 
-# The gate's match goes before what the evaluator plays meanwhile; then the one that has the newest
-# game; then the newest one, which has none yet.
+# The gate's match precedes the others; next is the match with the newest game, and then the newest
+# match, which has no games yet.
 PRESENT = """
 SELECT coalesce(
     (SELECT max(match_id) FROM matches WHERE run = :run AND kind = 'gate' AND verdict IS NULL),
@@ -104,7 +104,7 @@ _POINTS = {1.0: "1", 0.5: "½", 0.0: "0"}
 
 
 def match_row(visit: Visit, row: Any) -> dict[str, Any]:  # noqa: ANN401  a row of match_history
-    """A row of ``match_history`` as one of a table with ``MATCH_COLUMNS``."""
+    """Return a row of ``match_history`` as a row of a table with ``MATCH_COLUMNS``."""
     return {
         "key": row.match_id,
         "began": f"{row.created_at:%d %b %H:%M}",
@@ -117,7 +117,7 @@ def match_row(visit: Visit, row: Any) -> dict[str, Any]:  # noqa: ANN401  a row 
 
 
 def gate_cells(row: Any) -> dict[str, Any]:  # noqa: ANN401
-    """How a match of ``match_history`` went, as cells; all columns may be None: no match."""
+    """Return the result of a match of ``match_history`` as cells; columns are None without one."""
     if row.match_id is None:
         return {
             "record": NONE,
@@ -139,7 +139,7 @@ def gate_cells(row: Any) -> dict[str, Any]:  # noqa: ANN401
 
 
 def verdict_words(row: Any) -> str:  # noqa: ANN401
-    """What became of a match of ``match_history``."""
+    """Return the verdict on a match of ``match_history`` in words."""
     if row.kind != "gate":
         return f"{row.games or 'none'} of {row.most_games} games"
     if row.verdict is None:
@@ -148,7 +148,7 @@ def verdict_words(row: Any) -> str:  # noqa: ANN401
 
 
 def counts_cell(pentanomial: list[int] | None) -> dict[str, Any]:
-    """A pentanomial as a cell of the column ``pairs``."""
+    """Return a pentanomial as a cell of the column ``pairs``."""
     words = [
         f"{count} of {points}" for count, points in zip(pentanomial or (), OUTCOMES, strict=False)
     ]
@@ -160,7 +160,7 @@ def counts_cell(pentanomial: list[int] | None) -> dict[str, Any]:
 
 
 def llr_cell(llr: Any, bound: Any) -> dict[str, Any]:  # noqa: ANN401  numbers of Postgres
-    """A log-likelihood ratio between its bounds as a cell of the column ``llr``."""
+    """Return a log-likelihood ratio between its bounds as a cell of the column ``llr``."""
     if llr is None or not bound:
         return {"llr": NONE, "llr_share": None, "llr_title": ""}
     return {
@@ -171,7 +171,7 @@ def llr_cell(llr: Any, bound: Any) -> dict[str, Any]:  # noqa: ANN401  numbers o
 
 
 def player_words(name: str) -> str:
-    """A player of a match, for people."""
+    """Return the name of a player of a match for people."""
     return f"model {name}" if name[:1].isdigit() else name
 
 
@@ -183,30 +183,30 @@ def _player(visit: Visit, column: str, name: str) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class ShownMatch:
-    """A match as it stands."""
+    """A match and its games so far."""
 
     match: MatchRow
     history: Any
     """Its row of ``match_history``."""
     pairs: tuple[Pair, ...]
     games: Sequence[Any]
-    """The newest ones."""
+    """The newest games."""
 
 
 async def read_match(sources: Sources, run: str, match_id: int | None) -> ShownMatch | None:
-    """A match of a run.
+    """Return a match of a run.
 
     Args:
-        sources: to ask.
-        run: whose match.
-        match_id: which one; None: the present one.
+        sources: the sources.
+        run: name of the run.
+        match_id: the match; None: the current one.
 
     Returns:
         None: there was no match yet.
 
     Raises:
         NothingThereError: the run has no such match.
-        StoreUnavailableError: Postgres is away.
+        StoreUnavailableError: Postgres is down.
     """
     asked = match_id
     if match_id is None:
@@ -227,17 +227,17 @@ async def read_match(sources: Sources, run: str, match_id: int | None) -> ShownM
 
 
 async def read_evaluators(sources: Sources, run: str) -> list[EvaluatorFigures]:
-    """What the run's evaluator says, and one that it took over from; empty: neither responds.
+    """Return figures of the run's evaluator, and of its predecessor; empty: neither responds.
 
     Raises:
-        StoreUnavailableError: Redis is away.
+        StoreUnavailableError: Redis is down.
     """
     said = [heartbeat.figures for heartbeat in await sources.heartbeats(run)]
     return [figures for figures in said if isinstance(figures, EvaluatorFigures)]
 
 
 def add_match_page(frame: Frame) -> None:
-    """Register it."""
+    """Register the page."""
 
     @frame.page("/match", "Match", "match", "kind", "before")
     async def _(visit: Visit) -> None:
@@ -274,10 +274,10 @@ def add_match_page(frame: Frame) -> None:
 
 
 class InPlayBoards:
-    """A few games that the evaluator plays now, drawn where it is made.
+    """A few games that the evaluator is playing, drawn where it is made.
 
     Args:
-        game_board: of the run's game.
+        game_board: board of the run's game.
     """
 
     def __init__(self, game_board: GameBoard) -> None:
@@ -290,7 +290,7 @@ class InPlayBoards:
         self._boards: list[Board] = []
 
     def show(self, moves: tuple[str, ...]) -> None:
-        """Show games as far as they have come."""
+        """Show the games so far."""
         if moves == self._moves:
             return
         self._moves = moves
@@ -301,7 +301,7 @@ class InPlayBoards:
         for number, board in enumerate(self._boards):
             board.set_visibility(number < len(moves))
         for board, line in zip(self._boards, moves, strict=False):
-            with contextlib.suppress(IllegalActionError):  # of an evaluator with another run file
+            with contextlib.suppress(IllegalActionError):  # an evaluator with another run file
                 board.seek(parse_actions(self._game_board.game, line), playable=False)
 
 
@@ -309,9 +309,9 @@ class MatchView:
     """One match on one page.
 
     Args:
-        visit: whose page it is.
-        game_board: of the run's game.
-        newest: whether it follows the present match; else it is a given one.
+        visit: visit to the page.
+        game_board: board of the run's game.
+        newest: whether it follows the current match; otherwise the match is fixed.
     """
 
     def __init__(self, visit: Visit, game_board: GameBoard, *, newest: bool) -> None:
@@ -333,20 +333,20 @@ class MatchView:
             self._score = ChartPanel(
                 "Score",
                 "Appears with the first complete pair.",
-                note="Mean points per game of the first-named player, by pairs that are complete.",
+                note="Mean points per game of the first player, over complete pairs.",
             )
             self._outcomes = ChartPanel(
                 "Pairs by points",
                 "Appears when the match's first opening was played with both colours.",
-                note="What the first-named player took from both games of an opening.",
+                note="Points of the first player in both games of an opening.",
             )
             self._in_play = InPlayBoards(game_board)
         with ui.element("section").classes("zf-panel zf-wide"):
             ui.label("Its newest games").classes("zf-title").props('role="heading" aria-level="2"')
-            self._games = Table(_GAME_COLUMNS, "They appear as soon as they are over.")
+            self._games = Table(_GAME_COLUMNS, "Games appear as soon as they are over.")
 
     def show(self, found: ShownMatch | None) -> None:
-        """Draw a match as it stands; None: there is none."""
+        """Draw the current state of a match; None: there is none."""
         if found is None:
             self._title.set_text("No match yet")
             return
@@ -358,12 +358,12 @@ class MatchView:
         self._games.show([self._game_row(found, game) for game in found.games])
 
     def say(self, said: Sequence[EvaluatorFigures]) -> None:
-        """What the evaluator does now, by its heartbeat."""
+        """Show what the evaluator is doing, from its heartbeat."""
         self._said.set_text(_doing(said[0]) if said else "No evaluator is sending heartbeats.")
         self._in_play.show(said[0].games_in_play if said else ())
 
     def _draw(self, found: ShownMatch) -> None:
-        """The curves and the pairs."""
+        """Draw the curves and the pairs."""
         match = found.match
         points = accumulate(pair.points / 2 for pair in found.pairs)
         means = [total / number for number, total in enumerate(points, 1)]
@@ -463,8 +463,8 @@ class MatchList:
     """The run's matches on one page, newest first.
 
     Args:
-        visit: whose page it is.
-        kind: that is chosen; empty: all.
+        visit: visit to the page.
+        kind: the chosen kind; empty: all.
         first: whether the newest are shown.
     """
 
@@ -482,8 +482,8 @@ class MatchList:
                             link.props('aria-current="page"')
             self._table = Table(
                 MATCH_COLUMNS,
-                "The evaluator's first match appears with the second model; where the run has no "
-                "gate, with the first games of a rating.",
+                "The evaluator's first match appears with the second model. In a run without a "
+                "gate it appears with the first rating games.",
             )
             self._tools = ui.element("div").classes("zf-tools")
 
@@ -512,7 +512,7 @@ def _purpose(kind: str) -> str:
 
 
 def _doing(said: EvaluatorFigures) -> str:
-    """What the evaluator does now."""
+    """Return what the evaluator is doing."""
     if said.match_in_play:
         return (
             f"The gate plays model {said.candidate} now: {said.match_games:,} of at most "
@@ -529,7 +529,7 @@ def _doing(said: EvaluatorFigures) -> str:
 
 
 def _outcomes(found: ShownMatch) -> Sequence[int]:
-    """Pairs by points: those that count for a verdict, of other matches all."""
+    """Return pairs by points: only the ones that count for a verdict; in other matches all."""
     if found.match.rule is not None:
         return judge(found.match, found.pairs).grounds.pentanomial or ()
     counts = [0] * len(OUTCOMES)

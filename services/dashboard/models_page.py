@@ -1,6 +1,6 @@
 """The list of models, and the page of one model: its losses, exams and matches.
 
-Each query looks at a bounded number of rows.
+Each query reads a bounded number of rows.
 """
 
 from __future__ import annotations
@@ -75,9 +75,9 @@ WITH shown AS MATERIALIZED (
     ORDER BY version DESC LIMIT {PAGE_MODELS + 1}
 ), {_CHAIN} {_MODEL_COLUMNS}
 """
-"""A page of models, newest first, with one more where there are older ones.
+"""A page of models, newest first, with one more row if there are older ones.
 
-``to_be_rated``: whether a model is one of those that play rating games, if it is promoted.
+``to_be_rated``: whether a model plays rating games, if it is promoted.
 """
 
 MODEL = f"""
@@ -105,7 +105,7 @@ CROSS JOIN LATERAL (
     ORDER BY step DESC LIMIT 1
 ) AS t
 """
-"""The newest measurements at a model's step or before, on games trained on and on held-out ones."""
+"""The newest measurements up to a model's step, on training and validation games."""
 
 MATCHES = f"""
 SELECT h.* FROM (
@@ -119,7 +119,7 @@ SELECT h.* FROM (
 JOIN match_history AS h USING (match_id)
 ORDER BY h.match_id DESC
 """
-"""A page of a model's matches, newest first, with one more where there are older ones."""
+"""A page of a model's matches, newest first, with one more row if there are older ones."""
 
 _SECONDS = 10.0
 _COLUMNS = (
@@ -128,7 +128,7 @@ _COLUMNS = (
     TableColumn("step", "step", figure=True),
     TableColumn("elo", "Elo, 95%", figure=True),
     TableColumn("promoted", "promoted, UTC"),
-    # Of a run without a gate none of these is shown.
+    # A run without a gate shows none of these.
     TableColumn("against", "gate against", optional=True),
     TableColumn("record", "won, drawn, lost", figure=True, optional=True),
     TableColumn("score", "score", figure=True, optional=True),
@@ -172,7 +172,7 @@ _VARIANT_COLUMNS = (
 
 
 def add_models_page(frame: Frame) -> None:
-    """Register it."""
+    """Register the page."""
 
     @frame.page("/models", "Models", "before")
     async def _(visit: Visit) -> None:
@@ -188,8 +188,8 @@ def add_models_page(frame: Frame) -> None:
                 ui.link("Two models on one position", visit.link("/compare")).classes("zf-link")
             ui.label(
                 f"Elo is relative to the oldest model that played. {rated_words(visit.run)} "
-                "Pairs are those of the gate in which the candidate took 0, ½, 1, 1½ and 2 "
-                "points; LLR rejects at its left end and promotes at its right one."
+                "Pairs of the gate are counted by the candidate's points: 0, ½, 1, 1½ and 2. "
+                "LLR rejects at its left end and promotes at its right one."
             ).classes("zf-note")
             table = Table(_COLUMNS, "The first model appears when the trainer publishes it.")
             tools = ui.element("div").classes("zf-tools")
@@ -223,7 +223,7 @@ def unrated_words(run: ShownRun, row: Any) -> str:  # noqa: ANN401  a row of MOD
 
 
 def moment(at: datetime | None) -> str:
-    """A time of the run, UTC."""
+    """Return a time of the run, UTC."""
     return NONE if at is None else f"{at:%d %b %H:%M}"
 
 
@@ -249,7 +249,7 @@ def _row(visit: Visit, row: Any) -> dict[str, Any]:  # noqa: ANN401
 
 
 def add_model_page(frame: Frame) -> None:
-    """Register it."""
+    """Register the page."""
 
     @frame.page("/models/{version}", "Model", "before", in_menu=False)
     async def _(visit: Visit) -> None:
@@ -288,8 +288,8 @@ class ModelView:
     """The panels on one page, drawn where it is made.
 
     Args:
-        visit: whose page it is.
-        version: of the model.
+        visit: visit to the page.
+        version: version of the model.
         first: whether its newest matches are shown.
     """
 
@@ -324,17 +324,17 @@ class ModelView:
             self._variants = _panel(
                 "Precisions",
                 _VARIANT_COLUMNS,
-                "It is served in fp32 alone: no other precision was made of it.",
+                "Only fp32 is served: the model has no other precision.",
             )
         with ui.element("section").classes("zf-panel zf-wide"):
             ui.label("Matches").classes("zf-title").props('role="heading" aria-level="2"')
             self._matches = Table(
-                MATCH_COLUMNS, "They appear when the evaluator lets it play, newest first."
+                MATCH_COLUMNS, "Matches appear when the evaluator plays them, newest first."
             )
             self._tools = ui.element("div").classes("zf-tools")
 
     def show(self, found: tuple[Sequence[Any], ...]) -> None:
-        """Draw what was read of the model."""
+        """Draw the data that was read about the model."""
         [model], variants, exams, losses, matches = found
         self._show_facts(model)
         self._losses.show(_loss_rows(losses))

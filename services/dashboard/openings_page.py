@@ -1,7 +1,7 @@
-"""Openings: which first moves models choose in self-play, and how they fare with them.
+"""Openings: the first moves that models choose in self-play, and their scores.
 
-The page walks a tree that is read once. Moves that were drawn at random for an opening, and moves
-that repeat an earlier game, are not counted.
+The page walks a tree that is read once. It does not count moves drawn at random for an opening, or
+moves that repeat an earlier game.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ from zerofleet.services.dashboard.toolkit import Table, TableColumn, events, ui
 GAMES_OF_MODEL = 1_000
 MOST_MODELS = 12
 MOST_PLIES = 30
-_NEWEST = 2  # models whose games are looked at again: they may have more
+_NEWEST = 2  # newest models, whose games are read again because they may have more
 
-# Promoted models that are spread evenly over the run, and the newest one.
+# Promoted models spread evenly over the run, and the newest one.
 _MODELS = """
 SELECT DISTINCT p.version
 FROM (SELECT max(seq) AS last FROM promotions WHERE run = :run) AS ends
@@ -52,8 +52,8 @@ JOIN promotions AS p
     ON p.run = :run AND p.seq = last - (place * greatest(last - 1, 0) / greatest(:most - 1, 1))
 ORDER BY p.version
 """
-# As many games of matches lie between them at most as self-play's are asked for.
-# Games of earlier versions have no opening_plies: their searches show it if they are kept.
+# There are at most as many match games among them as self-play games are requested. Games of
+# earlier versions have no opening_plies: their searches show it if they are still stored.
 _GAMES = """
 SELECT game_uid::text AS uid, moves, result, coalesce(
     opening_plies,
@@ -79,15 +79,15 @@ _COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class OpeningGame:
-    """A stored game's beginning."""
+    """The beginning of a stored game."""
 
     uid: str
     moves: tuple[str, ...]
-    """The first ones, in the game's notation."""
+    """The first moves, in the game's notation."""
     result: int
-    """+1 the first player won, 0 a draw, -1 the second player did."""
+    """+1 the first player won, 0 a draw, -1 the second player won."""
     opening_plies: int = 0
-    """Plies at its start that no search chose."""
+    """Plies at its start without a search."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,17 +100,17 @@ class ModelGames:
 
 @dataclass(frozen=True, slots=True)
 class NextMove:
-    """A move that games go on with, from some position."""
+    """A continuation of games from some position."""
 
     move: str
     games: int
     score: float
-    """Points per game of the player who makes it: in [0, 1]."""
+    """Points per game of the player who makes the move, in [0, 1]."""
 
 
 @dataclass(frozen=True, slots=True)
 class OpeningPosition:
-    """What one model's games do in a position."""
+    """The continuations of one model's games in a position."""
 
     version: int
     games: int
@@ -118,12 +118,12 @@ class OpeningPosition:
     in_openings: int
     """Number of further games that reach it inside their random opening."""
     moves: tuple[NextMove, ...]
-    """The most frequent first."""
+    """Moves, most frequent first."""
     uid: str | None
-    """The newest of the games."""
+    """UID of the newest of the games."""
 
     def share(self, move: str) -> float | None:
-        """Share of the games; None without games."""
+        """Return a move's share of the games; None without games."""
         if not self.games:
             return None
         return sum(each.games for each in self.moves if each.move == move) / self.games
@@ -136,11 +136,11 @@ class Openings:
     models: tuple[ModelGames, ...] = ()
 
     def position(self, line: Sequence[str], to_play: int) -> tuple[OpeningPosition, ...]:
-        """What each model's games do after these moves.
+        """Return each model's continuations after these moves.
 
         Args:
             line: the moves.
-            to_play: the player to move after them, 0 the first; not every game takes turns.
+            to_play: the player to move after them, 0 for the first; not every game takes turns.
         """
         return tuple(_position(model, tuple(line), to_play) for model in self.models)
 
@@ -169,7 +169,7 @@ class OpeningsReader:
     """Reads the openings of one run; games of older models are read once.
 
     Args:
-        sources: where from.
+        sources: the sources.
         run: name of the run.
     """
 
@@ -178,7 +178,7 @@ class OpeningsReader:
     _known: dict[int, ModelGames] = field(default_factory=dict[int, ModelGames])
 
     async def read(self) -> Openings:
-        """The openings now.
+        """Return the current openings.
 
         Raises:
             StoreUnavailableError: Postgres does not answer.
@@ -206,7 +206,7 @@ class OpeningsReader:
 
 
 def add_openings_page(frame: Frame) -> None:
-    """Register it."""
+    """Register the page."""
 
     @frame.page("/openings", "Openings", "model", "moves")
     async def _(visit: Visit) -> None:
@@ -228,10 +228,10 @@ class OpeningsView:
     """The tree on one page.
 
     Args:
-        visit: whose page it is.
-        game_board: of the run's game.
-        actions: the position that is shown.
-        model: whose games the board shows; None: the newest model that has games.
+        visit: visit to the page.
+        game_board: board of the run's game.
+        actions: actions to the position that is shown.
+        model: the model whose games the board shows; None: the newest one that has games.
     """
 
     def __init__(
@@ -242,7 +242,7 @@ class OpeningsView:
         self._actions = actions
         self._model = model
         self._openings = Openings()
-        self._shown: OpeningPosition | None = None  # of the chosen model
+        self._shown: OpeningPosition | None = None  # position of the chosen model
         with ui.element("div").classes("zf-play"):
             with ui.element("section").classes("zf-panel"):
                 with ui.element("div").classes("zf-panel-head"):
@@ -264,9 +264,9 @@ class OpeningsView:
                 self._example = ui.link("Newest game with this position").classes("zf-link")
                 self._example.set_visibility(False)
                 ui.label(
-                    f"The newest {GAMES_OF_MODEL:,} self-play games of each model. Moves that were "
-                    "drawn at random for the opening of a game, or repeat an earlier game, are not "
-                    "counted. The score is that of the player who makes the move."
+                    f"The newest {GAMES_OF_MODEL:,} self-play games of each model. Moves drawn at "
+                    "random for an opening, and moves that repeat an earlier game, do not count. "
+                    "The score belongs to the player who makes the move."
                 ).classes("zf-note")
         with ui.element("div").classes("zf-panels"):
             self._shares = ChartPanel(
@@ -281,12 +281,12 @@ class OpeningsView:
             )
 
     async def open(self) -> None:
-        """Show the position, before what is known of it."""
+        """Show the position, before its games are known."""
         self._seek()
         await self._board.sought()
 
     def show(self, openings: Openings) -> None:
-        """Draw the tree as it is now."""
+        """Draw the current tree."""
         self._openings = openings
         versions = {model.version: f"model {model.version}" for model in reversed(openings.models)}
         if versions and self._choice.options != versions:
@@ -307,12 +307,12 @@ class OpeningsView:
         self._draw()
 
     def _seek(self) -> None:
-        """Another position: its line, and the board, whose marks come when it is there."""
+        """Show the line and the board of a position; marks are drawn when the board is ready."""
         self._draw_line()
         self._board.seek(self._actions, then=self._draw_marks)
 
     def _draw(self) -> None:
-        """What the games do in the position; whoever is about to move there is not disturbed."""
+        """Draw the continuations of the position; marks only if the board is ready."""
         line = format_actions(self._game_board.game, self._actions).split()
         to_play = State(self._game_board.game, self._actions).to_play
         by_model = self._openings.position(line, to_play)
@@ -349,7 +349,7 @@ class OpeningsView:
         )
 
     def _draw_line(self) -> None:
-        """The moves so far, each a way back to its position."""
+        """Draw the moves so far, each a link back to its position."""
         self._line.clear()
         state = State(self._game_board.game)
         with self._line:
@@ -360,7 +360,7 @@ class OpeningsView:
                 button.props("flat dense no-caps")
 
     def _draw_curves(self, by_model: tuple[OpeningPosition, ...]) -> None:
-        """Shares and scores of the moves that are most frequent over all models."""
+        """Draw shares and scores of the moves that are most frequent over all models."""
         total: dict[str, float] = {}
         for each in by_model:
             for move in each.moves:
@@ -427,7 +427,7 @@ class OpeningsView:
         self._go(self._actions[:plies])
 
     def _go(self, actions: list[int]) -> None:
-        """Show another position; the address follows."""
+        """Show another position, and update the address."""
         self._actions = actions
         with self._reached:
             line = format_actions(self._game_board.game, actions).split()

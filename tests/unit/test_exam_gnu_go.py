@@ -13,7 +13,7 @@ import pytest
 from numpy.typing import NDArray
 
 from tests.support.predictors import HashPredictor
-from zerofleet.cli.exam import _Asked, _examine, _InProcess
+from zerofleet.cli.exam import _ExamRequest, _examine, _InProcess
 from zerofleet.config import RunConfig, run_from_values
 from zerofleet.database import Database
 from zerofleet.errors import ConfigError
@@ -104,7 +104,7 @@ async def test_the_command_keeps_what_it_prints(
 ) -> None:
     gnugo("pass")
     run = run_with_two_models(database)
-    asked = _Asked(run, 2, positions=1, perfect_play=None, gnugo=4, levels=(1, 10))
+    asked = _ExamRequest(run, 2, positions=1, perfect_play=None, gnugo=4, levels=(1, 10))
     await _examine(asked, cast("_InProcess", FillsTwoRows()), database, as_json=True)
     printed = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     for level, told, row in zip((1, 10), printed, database.exams("go"), strict=True):
@@ -125,7 +125,7 @@ async def test_the_table_has_error_rates_in_percent(
 ) -> None:
     gnugo("pass")
     run = run_with_two_models(database)
-    asked = _Asked(run, 2, positions=1, perfect_play=None, gnugo=2, levels=(1,))
+    asked = _ExamRequest(run, 2, positions=1, perfect_play=None, gnugo=2, levels=(1,))
     await _examine(asked, cast("_InProcess", FillsTwoRows()), database, as_json=False)
     assert capsys.readouterr().out.split()[:6] == ["2", "gnugo:1", "2", "2", "0", "0.00%"]
 
