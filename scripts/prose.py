@@ -26,7 +26,6 @@ NOT_YET: tuple[str, ...] = (
     "scripts/setup.py",
     "scripts/structure.py",
     "scripts/under_load.py",
-    "services/dashboard",
     "services/evaluator",
     "services/inference",
     "services/selfplay",

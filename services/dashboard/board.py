@@ -657,14 +657,14 @@ class Board(Element, component="board.js"):
             line: played after them; one that the rules forbid, such as one of the previous
                 position, counts as empty.
         """
-        asked = self._variation = object()
+        request = self._variation = object()
         steps: Sequence[VariationStep] = ()
         with contextlib.suppress(ValueError):
             if line:
                 steps = await asyncio.to_thread(
                     self._game_board.variation, tuple(actions), tuple(line)
                 )
-        if self._variation is not asked:
+        if self._variation is not request:
             return
         drawn = [
             {**asdict(step.action), "owner": step.owner, "glyph": step.glyph} for step in steps

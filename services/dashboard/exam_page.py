@@ -125,9 +125,9 @@ class ExamView:
         self._game_board = game_board
         self._kind = kind
         self._exams: tuple[ModelExam, ...] = ()
-        self._asked_number = asked_number(visit.parameters, "position") or 1
-        self._number = self._asked_number
-        self._asked = asked_number(visit.parameters, "model")
+        self._requested_number = asked_number(visit.parameters, "position") or 1
+        self._number = self._requested_number
+        self._requested = asked_number(visit.parameters, "model")
         self._is_first = True
         with ui.element("div").classes("zf-play"):
             with ui.element("section").classes("zf-panel"):
@@ -170,8 +170,8 @@ class ExamView:
         if versions and self._choice.options != versions:
             now = self._choice.value if self._choice.value in versions else None
             self._choice.set_options(versions)
-            asked = self._asked if self._asked in versions else next(iter(versions))
-            self._choice.set_value(now or asked)
+            requested = self._requested if self._requested in versions else next(iter(versions))
+            self._choice.set_value(now or requested)
         if exams and self._is_first:
             self._is_first = False
             self._say_unused(exams)
@@ -182,15 +182,15 @@ class ExamView:
         shown = self._exam()
         if shown is None:
             return
-        if self._asked not in (None, shown.version):
+        if self._requested not in (None, shown.version):
             self._visit.note(
-                f"model={self._asked} has no such exam on this page. "
+                f"model={self._requested} has no such exam on this page. "
                 f"Model {shown.version} is shown instead. "
                 f"{there_are(exam.version for exam in exams)}"
             )
-        if self._asked_number > max(1, len(shown.wrong)):
+        if self._requested_number > max(1, len(shown.wrong)):
             self._visit.note(
-                f"position={self._asked_number}: the exam of model {shown.version} has "
+                f"position={self._requested_number}: the exam of model {shown.version} has "
                 f"{len(shown.wrong)} positions here. The last one is shown instead."
             )
 

@@ -115,11 +115,11 @@ class Visit:
         """
         place = ui.context.slot.parent
 
-        def told(value: _Value) -> None:
+        def redraw(value: _Value) -> None:
             with place:
                 draw(value)
 
-        end = reading.watch(told)
+        end = reading.watch(redraw)
         ui.context.client.on_delete(end)
         return end
 

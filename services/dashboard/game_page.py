@@ -154,7 +154,7 @@ def add_game_page(frame: Frame) -> None:
     async def _(visit: Visit) -> None:
         walked = await read_game(visit)
         board = await asyncio.to_thread(board_of, walked.played.game)
-        await GameView(visit, walked, board).open(_asked_ply(visit, walked))
+        await GameView(visit, walked, board).open(_requested_ply(visit, walked))
 
 
 async def read_game(visit: Visit) -> WalkedGame:
@@ -164,11 +164,11 @@ async def read_game(visit: Visit) -> WalkedGame:
         NothingThereError: the run has no such game, or it cannot be shown; the message says why.
         StoreUnavailableError: Postgres is down.
     """
-    asked = visit.parameters["uid"]
+    requested = visit.parameters["uid"]
     try:
-        uid = str(UUID(asked))
+        uid = str(UUID(requested))
     except ValueError as error:
-        raise NothingThereError(f"'{asked[:80]}' is not the uid of a game") from error
+        raise NothingThereError(f"'{requested[:80]}' is not the uid of a game") from error
     rows = await visit.sources.rows(GAME, run=visit.run.name, game_uid=uid)
     if not rows:
         raise NothingThereError(f"the run '{visit.run.name}' has no finished game {uid}")
@@ -201,14 +201,14 @@ def _walked(played: PlayedGame, match: Sequence[Any]) -> WalkedGame:
     return WalkedGame(played, tuple(actions), tuple(words), tuple(to_play), names, kind)
 
 
-def _asked_ply(visit: Visit, walked: WalkedGame) -> int:
-    asked = visit.parameters.get("ply")
-    if asked is None:
+def _requested_ply(visit: Visit, walked: WalkedGame) -> int:
+    requested = visit.parameters.get("ply")
+    if requested is None:
         return walked.first_searched
     length = len(walked.actions)
-    ply = whole_number(asked, length)
+    ply = whole_number(requested, length)
     if ply is None:
-        raise NothingThereError(f"ply={asked[:20]}: this game has plies 0 to {length}")
+        raise NothingThereError(f"ply={requested[:20]}: this game has plies 0 to {length}")
     return ply
 
 
@@ -376,24 +376,24 @@ class GameView:
 
     async def _offer_models(self) -> None:
         """Offer the models that can judge the game, once the inference service answers."""
-        asked = self._visit.parameters.get("model")
+        requested = self._visit.parameters.get("model")
         try:
             with self._visit.sources.asking("Inference"):
                 described = await self._visit.sources.player.describe()
         except ZerofleetError as error:
-            if asked:
-                self._visit.note(f"model={asked[:20]}: {error}. {_OWN_SHOWN}")
+            if requested:
+                self._visit.note(f"model={requested[:20]}: {error}. {_OWN_SHOWN}")
             return
         versions = {
             str(version): f"model {version}{' (best)' if version == described.best else ''}"
             for version in reversed(described.versions)
         }
         self._choice.set_options({_OWN: _OWN_WORDS, **versions})
-        if asked in versions:
-            self._choice.set_value(asked)
-        elif asked:
+        if requested in versions:
+            self._choice.set_value(requested)
+        elif requested:
             self._visit.note(
-                f"model={asked[:20]}: the inference service has no such model. {_OWN_SHOWN} "
+                f"model={requested[:20]}: the inference service has no such model. {_OWN_SHOWN} "
                 f"It has {', '.join(list(versions)[:20]) or 'none'}."
             )
 

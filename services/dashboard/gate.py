@@ -368,11 +368,11 @@ class Gate:
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
             return
-        asked = HTTPConnection(scope)
-        refusal = self._foreign(asked)
-        visitor = self._visitors.find(asked.cookies.get(self._cookie, ""))
+        incoming = HTTPConnection(scope)
+        refusal = self._foreign(incoming)
+        visitor = self._visitors.find(incoming.cookies.get(self._cookie, ""))
         if scope["type"] == "websocket":
-            if refusal or visitor is None or "origin" not in asked.headers:
+            if refusal or visitor is None or "origin" not in incoming.headers:
                 await send({"type": "websocket.close", "code": 1008})
                 return
             scope.setdefault("state", {})["visitor"] = visitor
@@ -384,18 +384,18 @@ class Gate:
         elif self._visitors.log_in and scope["path"] in ("/login", "/logout"):
             answer = await self._own_page(Request(scope, receive))
         elif visitor is None:
-            to = scope["path"] + (f"?{asked.url.query}" if asked.url.query else "")
-            is_page = asked.headers.get("sec-fetch-mode", "navigate") == "navigate"
+            to = scope["path"] + (f"?{incoming.url.query}" if incoming.url.query else "")
+            is_page = incoming.headers.get("sec-fetch-mode", "navigate") == "navigate"
             answer = _login_page(to) if is_page else PlainTextResponse("log in first", 401)
         else:
             answer = None
             scope.setdefault("state", {})["visitor"] = visitor
-        is_secure = self._https and not _is_local(asked.headers.get("host", ""))
+        is_secure = self._https and not _is_local(incoming.headers.get("host", ""))
         await (answer or self._app)(scope, receive, _with_headers(send, is_secure=is_secure))
 
-    def _foreign(self, asked: HTTPConnection) -> str:
+    def _foreign(self, incoming: HTTPConnection) -> str:
         """Return why a request is not from one of our own pages; empty if it may be."""
-        host = asked.headers.get("host", "")
+        host = incoming.headers.get("host", "")
         # Without a login, a foreign page whose name resolves to this machine must not read our
         # pages.
         if not self._visitors.log_in and not _is_local(host):
@@ -403,24 +403,24 @@ class Gate:
                 f"this page was requested as {host[:80]!r}, and without a login it answers only "
                 "to localhost and 127.0.0.1: set ZEROFLEET_TOKEN_ROLES_FILE"
             )
-        origin = asked.headers.get("origin")
-        ours = f"{self._browser_scheme(asked)}://{host}"
+        origin = incoming.headers.get("origin")
+        ours = f"{self._browser_scheme(incoming)}://{host}"
         if origin is not None and origin.lower() != ours.lower():
             return "requests from pages of another origin are not allowed"
-        if not _is_from_here(asked.headers):
+        if not _is_from_here(incoming.headers):
             return "other sites may link to this page, but not embed it"
-        is_read = asked.scope["type"] != "http" or asked.scope["method"] in ("GET", "HEAD")
+        is_read = incoming.scope["type"] != "http" or incoming.scope["method"] in ("GET", "HEAD")
         if origin is None and not is_read:
             return "a request that changes something must name its origin"
         return ""
 
-    def _browser_scheme(self, asked: HTTPConnection) -> str:
+    def _browser_scheme(self, incoming: HTTPConnection) -> str:
         """Return the scheme that the browser uses."""
         if self._behind_proxy:
-            forwarded = asked.headers.getlist("x-forwarded-proto")
+            forwarded = incoming.headers.getlist("x-forwarded-proto")
             if forwarded:
                 return forwarded[-1].rpartition(",")[2].strip()
-            if _is_local(asked.headers.get("host", "")):  # through kubectl port-forward
+            if _is_local(incoming.headers.get("host", "")):  # through kubectl port-forward
                 return "http"
         return "https" if self._https else "http"
 

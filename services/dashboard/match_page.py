@@ -208,7 +208,7 @@ async def read_match(sources: Sources, run: str, match_id: int | None) -> ShownM
         NothingThereError: the run has no such match.
         StoreUnavailableError: Postgres is down.
     """
-    asked = match_id
+    requested = match_id
     if match_id is None:
         [present] = await sources.rows(PRESENT, run=run, kinds=list(KINDS))
         match_id = present.match_id
@@ -216,7 +216,7 @@ async def read_match(sources: Sources, run: str, match_id: int | None) -> ShownM
             return None
     history = await sources.rows(HISTORY, run=run, match_id=match_id)
     if not history:
-        raise NothingThereError(f"the run '{run}' has no match {asked}")
+        raise NothingThereError(f"the run '{run}' has no match {requested}")
     [row] = await sources.rows(MATCH, match_id=match_id)
     return ShownMatch(
         match_of(row),
@@ -232,8 +232,8 @@ async def read_evaluators(sources: Sources, run: str) -> list[EvaluatorFigures]:
     Raises:
         StoreUnavailableError: Redis is down.
     """
-    said = [heartbeat.figures for heartbeat in await sources.heartbeats(run)]
-    return [figures for figures in said if isinstance(figures, EvaluatorFigures)]
+    beats = await sources.heartbeats(run)
+    return [beat.figures for beat in beats if isinstance(beat.figures, EvaluatorFigures)]
 
 
 def add_match_page(frame: Frame) -> None:
@@ -241,7 +241,7 @@ def add_match_page(frame: Frame) -> None:
 
     @frame.page("/match", "Match", "match", "kind", "before")
     async def _(visit: Visit) -> None:
-        asked = asked_number(visit.parameters, "match") or None
+        requested = asked_number(visit.parameters, "match") or None
         before = asked_number(visit.parameters, "before") or HIGHEST
         kind = visit.parameters.get("kind", "")
         if kind and kind not in KINDS:
@@ -254,23 +254,23 @@ def add_match_page(frame: Frame) -> None:
             raise NothingThereError(str(error)) from error
 
         async def read() -> ShownMatch | None:
-            return await read_match(visit.sources, visit.run.name, asked)
+            return await read_match(visit.sources, visit.run.name, requested)
 
         async def read_list() -> Sequence[Any]:
             kinds = [kind] if kind else list(KINDS)
             return await visit.sources.rows(MATCHES, run=visit.run.name, kinds=kinds, before=before)
 
-        async def read_said() -> list[EvaluatorFigures]:
+        async def read_reported() -> list[EvaluatorFigures]:
             return await read_evaluators(visit.sources, visit.run.name)
 
         found = await read()
-        view = MatchView(visit, game_board, newest=asked is None)
+        view = MatchView(visit, game_board, newest=requested is None)
         view.show(found)
         MatchList(visit, kind, first=before == HIGHEST).follow(
             f"matches {kind} before {before}", read_list
         )
-        visit.watch(visit.shared(f"match {asked}", read, _SECONDS), view.show)
-        visit.watch(visit.shared("evaluator", read_said, _SECONDS), view.say)
+        visit.watch(visit.shared(f"match {requested}", read, _SECONDS), view.show)
+        visit.watch(visit.shared("evaluator", read_reported, _SECONDS), view.say)
 
 
 class InPlayBoards:
@@ -322,7 +322,7 @@ class MatchView:
                 self._title.props('role="heading" aria-level="1"')
                 if not newest:
                     ui.link("the present match", visit.link("/match")).classes("zf-link")
-            self._said = ui.label("").classes("zf-note").props('role="status"')
+            self._status = ui.label("").classes("zf-note").props('role="status"')
             self._facts = ui.element("dl").classes("zf-facts")
         with ui.element("div").classes("zf-panels"):
             self._walk = ChartPanel(
@@ -357,10 +357,12 @@ class MatchView:
         self._draw(found)
         self._games.show([self._game_row(found, game) for game in found.games])
 
-    def say(self, said: Sequence[EvaluatorFigures]) -> None:
+    def say(self, evaluators: Sequence[EvaluatorFigures]) -> None:
         """Show what the evaluator is doing, from its heartbeat."""
-        self._said.set_text(_doing(said[0]) if said else "No evaluator is sending heartbeats.")
-        self._in_play.show(said[0].games_in_play if said else ())
+        self._status.set_text(
+            _doing(evaluators[0]) if evaluators else "No evaluator is sending heartbeats."
+        )
+        self._in_play.show(evaluators[0].games_in_play if evaluators else ())
 
     def _draw(self, found: ShownMatch) -> None:
         """Draw the curves and the pairs."""
@@ -511,19 +513,22 @@ def _purpose(kind: str) -> str:
     return {"gate": "Gate", "rating": "Rating", "trial": "Trial"}[kind]
 
 
-def _doing(said: EvaluatorFigures) -> str:
+def _doing(figures: EvaluatorFigures) -> str:
     """Return what the evaluator is doing."""
-    if said.match_in_play:
+    if figures.match_in_play:
         return (
-            f"The gate plays model {said.candidate} now: {said.match_games:,} of at most "
-            f"{said.match_most_games:,} games are stored."
+            f"The gate plays model {figures.candidate} now: {figures.match_games:,} of at most "
+            f"{figures.match_most_games:,} games are stored."
         )
-    if said.trial_in_play:
-        return f"A trial is in play: {said.trial_games:,} of {said.trial_most_games:,} games."
-    if said.rating_in_play:
+    if figures.trial_in_play:
         return (
-            f"Model {said.rating_player} is being rated: {said.rating_player_games:,} of "
-            f"{said.rating_player_most_games:,} games against all its opponents."
+            f"A test match is in progress: {figures.trial_games:,} of "
+            f"{figures.trial_most_games:,} games."
+        )
+    if figures.rating_in_play:
+        return (
+            f"Model {figures.rating_player} is being rated: {figures.rating_player_games:,} of "
+            f"{figures.rating_player_most_games:,} games against all its opponents."
         )
     return "The evaluator plays no match now."
 

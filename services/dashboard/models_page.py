@@ -255,20 +255,20 @@ def add_model_page(frame: Frame) -> None:
     async def _(visit: Visit) -> None:
         version = _version(visit.parameters["version"])
         before = asked_number(visit.parameters, "before") or HIGHEST
-        asked = {"run": visit.run.name, "version": version}
+        key = {"run": visit.run.name, "version": version}
         every = rated_every(visit.run)
         ask = visit.sources.rows
 
         async def read() -> tuple[Sequence[Any], ...]:
-            [model] = await ask(MODEL, **asked, every=every) or [None]
+            [model] = await ask(MODEL, **key, every=every) or [None]
             if model is None:
                 raise NothingThereError(f"the run '{visit.run.name}' has no model {version}")
             return (
                 [model],
-                await ask(VARIANTS, **asked),
-                await ask(EXAMS, **asked),
+                await ask(VARIANTS, **key),
+                await ask(EXAMS, **key),
                 await ask(LOSSES, run=visit.run.name, step=model.step),
-                await ask(MATCHES, **asked, before=before),
+                await ask(MATCHES, **key, before=before),
             )
 
         found = await read()

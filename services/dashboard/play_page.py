@@ -32,7 +32,7 @@ from zerofleet.services.dashboard.frame import (
 )
 from zerofleet.services.dashboard.toolkit import events, ui
 
-_EVERY_SECONDS = 0.3  # tables of an analysis
+_EVERY_SECONDS = 0.3  # between two tables of an analysis
 _VARIATION_PLIES = 8
 _SIDES = {"first": "first player", "second": "second player", "both": "both sides"}
 _SWITCH = {"off": False, "on": True}
@@ -43,23 +43,24 @@ _PERSPECTIVE = "Values are for the first player: +1 is a win, -1 a loss."
 class PlayedLine:
     """A game up to a position, with the words and the player of each action.
 
-    Rules of OpenSpiel or in Python may be slow, so call ``at`` in a thread. The rest asks no rules.
+    Rules of OpenSpiel or in Python may be slow, so call ``at`` in a thread. The other methods use
+    no rules.
     """
 
     game: str
     state: State | None = None
-    """Position after the actions, which nobody changes; None: no rules were asked yet."""
+    """Position after the actions, never changed; None: the rules were not used yet."""
     actions: tuple[int, ...] = ()
     words: tuple[str, ...] = ()
     players: tuple[int, ...] = ()
     to_play: int = 0
     result: int | None = None
-    """For the first player; None: the game goes on."""
+    """Result for the first player; None: the game is not over."""
 
     def at(self, actions: Sequence[int]) -> PlayedLine:
-        """Return the line of these actions, which begins at the start of the game.
+        """Return the line of these actions, from the start of the game.
 
-        The rules are asked about new actions only, where the line begins with those of this one.
+        If it begins with the actions of this line, the rules are used for the new actions only.
 
         Raises:
             ValueError: an action that the rules forbid.
@@ -84,7 +85,7 @@ class PlayedLine:
 
     @property
     def text(self) -> str:
-        """Its actions, as an address has them."""
+        """The actions, as the address has them."""
         return " ".join(self.words)
 
 
@@ -98,7 +99,7 @@ class SimulationsField:
 
     Args:
         visit: its address may have ``simulations``.
-        described: the inference service, with the limits.
+        described: description of the inference service, with the limits.
         changed: called when the number has changed.
         props: further properties of the field.
     """
@@ -122,7 +123,7 @@ class SimulationsField:
 
     @property
     def in_address(self) -> int | None:
-        """The number as the address has it; None: the default, which it leaves out."""
+        """Return the number for the address; None: the default, which the address leaves out."""
         return None if self.value == self._described.num_simulations else self.value
 
     def _choose(self, event: events.ValueChangeEventArguments[float | None]) -> None:
@@ -150,20 +151,20 @@ def _asked_simulations(visit: Visit, described: PlayerDescription) -> int:
     return used
 
 
-def _allowed_simulations(asked: float, described: PlayerDescription) -> tuple[int, str]:
+def _allowed_simulations(given: float, described: PlayerDescription) -> tuple[int, str]:
     """Return the nearest allowed number, and a message if it is not the requested one."""
     most = described.max_simulations
-    used = int(max(1, min(asked, most)))
-    if used == asked:
+    used = int(max(1, min(given, most)))
+    if used == given:
         return used, ""
     return (
         used,
-        f"{asked:,.12g} simulations are not allowed. Give 1 to {most:,}; {used:,} is used instead.",
+        f"{given:,.12g} simulations are not allowed. Give 1 to {most:,}; {used:,} is used instead.",
     )
 
 
 def add_compare_page(frame: Frame) -> None:
-    """Register it."""
+    """Register the page."""
 
     @frame.page("/compare", "Two models", "models", "simulations", "moves", in_menu=False)
     async def _(visit: Visit) -> None:
@@ -172,12 +173,12 @@ def add_compare_page(frame: Frame) -> None:
 
 
 class ComparedModel:
-    """One of the two: its choice, its board and its search.
+    """One of the two models: its choice, its board and its search.
 
     Args:
-        versions: that may be chosen, with their words.
-        version: that is chosen.
-        game_board: of the game.
+        versions: available versions with their labels.
+        version: the chosen version.
+        game_board: board of the game.
         view: the page.
     """
 
@@ -195,7 +196,7 @@ class ComparedModel:
             self._table = CandidateTable(None, "action", "visits", "share", "value", "prior")
 
     def show(self, actions: list[int], words: str, then: Callable[[], None]) -> None:
-        """Show a position that was not searched yet; ``then`` is called when it is there."""
+        """Show a new position without a search; ``then`` is called when it is shown."""
         self._board.seek(actions, then=then)
         self._table.show_search(())
         self._value.set_text(words)
@@ -209,11 +210,11 @@ class ComparedModel:
         self._board.lock()
 
     async def sought(self) -> None:
-        """Wait until the position is there."""
+        """Wait until the position is shown."""
         await self._board.sought()
 
     def draw(self, table: SearchTable) -> None:
-        """Draw what its search found."""
+        """Draw the result of its search."""
         side = 1 - 2 * table.to_play
         candidates = [
             Candidate(
@@ -234,7 +235,7 @@ class ComparedModel:
         )
 
     def say(self, words: str) -> None:
-        """In place of what was found."""
+        """Show a text instead of the result."""
         self._value.set_text(words)
 
     def _choose(self, event: events.ValueChangeEventArguments[str]) -> None:
@@ -246,9 +247,9 @@ class CompareView:
     """Both models on one page.
 
     Args:
-        visit: whose page it is.
-        game_board: of the run's game.
-        described: what the inference service has.
+        visit: visit to the page.
+        game_board: board of the run's game.
+        described: description of the inference service.
         actions: the position.
     """
 
@@ -277,7 +278,7 @@ class CompareView:
         visit.while_here(self._stop, self._resume)
 
     async def open(self) -> None:
-        """Ask, the position being there at once."""
+        """Start the searches, and wait until the position is shown."""
         self.ask()
         if self._replaying is not None:
             await self._replaying
@@ -285,7 +286,7 @@ class CompareView:
             await model.sought()
 
     def ask(self) -> None:
-        """Show the position, and have both search it."""
+        """Show the position, and search it with both models."""
         self._stop()
         self._begin(self._models)
 
@@ -309,12 +310,12 @@ class CompareView:
         self._begin(self._stopped)
 
     def play(self, action: int) -> None:
-        """Go on to the position after an action."""
+        """Continue with the position after an action."""
         self._actions.append(action)
         self.moved()
 
     def moved(self) -> None:
-        """Ask something else; the address follows."""
+        """Search a new position, and update the address."""
         self._has_moved = True
         self.ask()
 
@@ -368,7 +369,7 @@ class CompareView:
         self.moved()
 
     def _stop(self) -> bool:
-        """End the searches; whether there were any, or some were about to begin."""
+        """End the searches; return whether any was running or about to begin."""
         begins = self._replaying is not None and self._replaying.cancel()
         self._stopped = list(self._models) if begins else []
         for model in self._models:
@@ -382,17 +383,17 @@ class CompareView:
 def _asked_versions(
     visit: Visit, described: PlayerDescription, versions: Mapping[str, str]
 ) -> list[str]:
-    """The two that the address names; else the best, and the one before."""
-    asked = [each for each in visit.parameters.get("models", "").split(",") if each]
-    for each in asked:
+    """Return the two versions of the address; otherwise the best, and the one before."""
+    requested = [each for each in visit.parameters.get("models", "").split(",") if each]
+    for each in requested:
         if each not in versions:
             raise NothingThereError(
                 f"the inference service has no model '{each[:20]}' now. {there_are(versions)}"
             )
-    if len(asked) > 2:
-        visit.note(f"models has {len(asked)} models. The first two are compared.")
+    if len(requested) > 2:
+        visit.note(f"models has {len(requested)} models. The first two are compared.")
     older = [str(v) for v in reversed(described.versions) if v != described.best]
-    return [*asked, *([] if BEST in asked else [BEST]), *older, BEST][:2]
+    return [*requested, *([] if BEST in requested else [BEST]), *older, BEST][:2]
 
 
 async def _open_view(visit: Visit, view: type[CompareView | PlayView], done_to_models: str) -> None:
@@ -418,7 +419,7 @@ async def _open_view(visit: Visit, view: type[CompareView | PlayView], done_to_m
 
 
 def add_play_page(frame: Frame) -> None:
-    """Register it."""
+    """Register the page."""
 
     @frame.page("/play", "Play", "model", "side", "simulations", "hints", "moves")
     async def _(visit: Visit) -> None:
@@ -430,9 +431,9 @@ class PlayView:
     """A game of a visitor against a model, on one page.
 
     Args:
-        visit: whose page it is.
-        game_board: of the run's game.
-        described: what the inference service has.
+        visit: visit to the page.
+        game_board: board of the run's game.
+        described: description of the inference service.
         actions: the position that the game begins with.
     """
 
@@ -451,7 +452,7 @@ class PlayView:
         self._replaying: asyncio.Task[None] | None = None
         self._search: asyncio.Task[None] | None = None
         self._table_shown: SearchTable | None = None
-        self._resigned: int | None = None  # who gave up
+        self._resigned: int | None = None  # the player who resigned
         versions = versions_of(described)
         self._version = asked_choice(visit, "model", versions, BEST)
         self._side = asked_choice(visit, "side", _SIDES, "first")
@@ -488,7 +489,7 @@ class PlayView:
         visit.while_here(self._stop, self.start)
 
     async def open(self) -> None:
-        """Start, the position being there at once."""
+        """Start, and wait until the position is shown."""
         self.start()
         if self._replaying is not None:
             await self._replaying
@@ -497,7 +498,8 @@ class PlayView:
     def start(self, answer: SearchTable | None = None) -> None:
         """Show the position, then answer, analyse or wait for the visitor.
 
-        The end of a game cannot be searched: hints are then for the position before the last move.
+        The end of a game cannot be searched, so hints are then for the position before the last
+        move.
 
         Args:
             answer: the search for the model's last move, whose value is shown; None: the model did
@@ -509,7 +511,7 @@ class PlayView:
         self._replaying = asyncio.create_task(self._show(answer))
 
     async def _show(self, answer: SearchTable | None) -> None:
-        """Show the position once the rules have been asked about it."""
+        """Show the position after the rules have processed it."""
         line = await self._replayed()
         if self._has_moved:
             self._has_moved = False
@@ -539,7 +541,7 @@ class PlayView:
         self._board.seek(self._actions, playable=mine and not over, then=search)
 
     async def _replayed(self) -> PlayedLine:
-        """Return the line of the actions so far; a thread asks the rules about new ones."""
+        """Return the line of the actions so far; a thread applies the rules to new ones."""
         actions = tuple(self._actions)
         if self._line.state is None or self._line.actions != actions:
             self._line = await asyncio.to_thread(self._line.at, actions)
@@ -560,21 +562,21 @@ class PlayView:
             ui.label("Arrow keys move over the board, Enter plays.").classes("zf-note")
 
     def _running(self, search: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        async def told() -> None:
+        async def run() -> None:
             try:
                 with self._visit.sources.asking("Inference"):
                     await search
             except ZerofleetError as error:
                 self._complain(str(error))
 
-        return asyncio.create_task(told())
+        return asyncio.create_task(run())
 
     async def _answer(self) -> None:
         table = await self._visit.sources.player.search(
             self._actions, simulations=self._simulations.value, version=self._version
         )
         self._actions.append(table.best_action)
-        self._search = None  # it is this task that goes on
+        self._search = None  # it is this task that continues
         self._moved(table)
 
     async def _analyse(self, *, ended: bool) -> None:
@@ -591,7 +593,7 @@ class PlayView:
                 self._draw(table, candidates, ended=ended)
 
     def _candidates(self, table: SearchTable, actions: Sequence[int]) -> list[Candidate]:
-        """With variations in words, for which rules of OpenSpiel or in Python take long."""
+        """Return candidates with their lines as text. Slow for OpenSpiel and Python games."""
         state = State(self._game_board.game, actions)
         sign = 1 - 2 * table.to_play
         shown = self._value_shown
@@ -653,7 +655,7 @@ class PlayView:
         self._moved()
 
     def _moved(self, answer: SearchTable | None = None) -> None:
-        """Take the next step; the position and all choices go into the address."""
+        """Take the next step, and put the position and all choices into the address."""
         self._has_moved = True
         self.start(answer)
 
@@ -714,7 +716,7 @@ class PlayView:
         self._again.set_visibility(bool(words))
 
     def _stop(self) -> bool:
-        """End the search; whether there was one, or one was about to begin."""
+        """End the search; return whether one was running or about to begin."""
         stopped = self._board.stop_waiting()
         if self._replaying is not None:
             stopped = self._replaying.cancel() or stopped

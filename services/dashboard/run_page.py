@@ -1,4 +1,4 @@
-"""The front page: whether the run learns, and how it plays meanwhile."""
+"""The front page: whether the run learns, and how it plays."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from zerofleet.services.dashboard.run_queries import BLOCK_GAMES, CurveReader, G
 from zerofleet.services.dashboard.sources import ShownRun
 from zerofleet.services.dashboard.toolkit import events, ui
 
-_SMOOTHING = 0.9  # weight of what was before
+_SMOOTHING = 0.9  # weight of the earlier values
 _MOST_MARKS = 100
 
 Scale = Literal["time", "games", "steps"]
@@ -42,7 +42,7 @@ _MEASURED = "Appears with the trainer's first measurement."
 
 @dataclass(frozen=True, slots=True)
 class TimeScale:
-    """Where a moment of the run lies on the x axis: as time, in games, or in steps.
+    """The x axis of the run's charts: time, games, or steps.
 
     Games and steps are interpolated between the blocks of games, and between the measurements.
     """
@@ -51,8 +51,9 @@ class TimeScale:
     curves: RunCurves
     _marks: list[tuple[float, float]] = field(init=False)
     _ends: tuple[float, float] | tuple[None, None] = field(init=False)
-    """Of all that is known, in milliseconds: all panels have the same axis, on which it is seen
-    what was not read yet."""
+    """Ends of all known data, in milliseconds. All panels share this axis, so that data not read
+    yet shows as a gap.
+    """
 
     def __post_init__(self) -> None:
         marks: list[tuple[float, float]] = []
@@ -80,14 +81,14 @@ class TimeScale:
 
     @property
     def axis(self) -> ChartAxis:
-        """The axis itself."""
+        """Return the options of the axis."""
         if self.scale == "time":
             return ChartAxis("time", least=self._ends[0], most=self._ends[1])
         name = "games of self-play" if self.scale == "games" else "SGD steps"
         return ChartAxis("value", name)
 
     def x(self, at: datetime) -> float | None:
-        """The place of a moment; None: before anything is known to interpolate between."""
+        """Return the place of a moment; None: there is no data yet to interpolate between."""
         seconds = at.timestamp()
         if self.scale == "time":
             return round(seconds * 1000)
@@ -103,11 +104,11 @@ class TimeScale:
         return round(from_x + share * (to_x - from_x), 1)
 
     def points(self, rows: Sequence[Any], value: Callable[[Any], float | None]) -> list[Point]:
-        """A line through those rows that have a value.
+        """Return the points of a line through the rows that have a value.
 
         Args:
-            rows: with ``at`` each.
-            value: of a row.
+            rows: rows, each with ``at``.
+            value: returns the value of a row.
         """
         found = ((self.x(row.at), value(row)) for row in rows)
         return [(x, y) for x, y in found if x is not None and y is not None]
@@ -118,9 +119,9 @@ class RunDrawings:
     """Draws the panels.
 
     Args:
-        curves: what there is.
-        scale: of all x axes.
-        smooth: whether lines that are measured often are smoothed, with the measured ones behind.
+        curves: the data.
+        scale: scale of all x axes.
+        smooth: smooth the lines of frequent measurements, and draw the measured ones behind.
     """
 
     curves: RunCurves
@@ -129,11 +130,11 @@ class RunDrawings:
 
     @property
     def times(self) -> TimeScale:
-        """Where moments lie."""
+        """Return the scale of the x axis."""
         return TimeScale(self.scale, self.curves)
 
     def elo(self) -> Drawing:
-        """Of promoted models, with 95% intervals and the anchors."""
+        """Draw Elo of promoted models, with 95% intervals and the anchors."""
         times = self.times
         rated = [
             (x, row.elo, Z_95 * row.elo_error)
@@ -152,7 +153,7 @@ class RunDrawings:
         return Drawing([line], times.axis, y, levels=self.curves.anchors)
 
     def exam(self) -> Drawing:
-        """Error rates, of the search and of the prior alone, by kind of positions."""
+        """Draw error rates, of the search and of the prior alone, by kind of positions."""
         colours = {"lines": BLUE, "random": BLUE, "good": ORANGE}
         lines: list[ChartLine] = []
         for kind, colour in colours.items():
@@ -169,7 +170,7 @@ class RunDrawings:
         return Drawing(lines, self.times.axis, ChartAxis(name="% of positions", least=0))
 
     def loss(self, part: Literal["policy_loss", "value_loss"], unit: str) -> Drawing:
-        """Of the games trained on and of those held out, with a mark at each promotion."""
+        """Draw the loss on training and validation games, with a mark at each promotion."""
         lines = [
             *self._measured("trained on", self.curves.trained, part, BLUE),
             *self._measured("held out", self.curves.held_out, part, ORANGE),
@@ -182,7 +183,7 @@ class RunDrawings:
         return Drawing(lines, self.times.axis, y, moments=self._promotions())
 
     def entropies(self) -> Drawing:
-        """Of the search's policy and of the network's."""
+        """Draw the entropies of the search's policy and of the network's."""
         lines = [
             *self._measured("network", self.curves.trained, "policy_entropy", BLUE),
             *self._measured("search", self.curves.trained, "target_entropy", ORANGE),
@@ -191,7 +192,7 @@ class RunDrawings:
         return Drawing(lines, self.times.axis, ChartAxis(name="nats", least=0))
 
     def agreement(self) -> Drawing:
-        """How often network and search prefer the same action."""
+        """Draw how often network and search prefer the same action."""
         lines = [
             *self._measured("trained on", self.curves.trained, "policy_agreement", BLUE, 100),
             *self._measured("held out", self.curves.held_out, "policy_agreement", ORANGE, 100),
@@ -199,7 +200,7 @@ class RunDrawings:
         return Drawing(lines, self.times.axis, ChartAxis(name="% of positions"))
 
     def explained(self) -> Drawing:
-        """How much of the results the value explains."""
+        """Draw how much of the results the value explains."""
         lines = [
             *self._measured("trained on", self.curves.trained, "explained_variance", BLUE),
             *self._measured("held out", self.curves.held_out, "explained_variance", ORANGE),
@@ -207,7 +208,7 @@ class RunDrawings:
         return Drawing(lines, self.times.axis, ChartAxis(name="1 is perfect", most=1))
 
     def calibration(self) -> Drawing:
-        """What the value predicts against what came, by stage."""
+        """Draw predicted values against results, by stage."""
         rows = self._stages("held_out") or self._stages("train")
         predicted = [(float(row.stage - 1), round(row.predicted, 3)) for row in rows]
         actual = [(float(row.stage - 1), round(row.actual, 3)) for row in rows]
@@ -218,7 +219,7 @@ class RunDrawings:
         return Drawing(lines, _STAGE_AXIS, ChartAxis(name="mean value"))
 
     def stage_error(self) -> Drawing:
-        """The value's squared error, by stage."""
+        """Draw the squared error of the value, by stage."""
         lines = [
             ChartLine(
                 name,
@@ -237,7 +238,7 @@ class RunDrawings:
         return Drawing(lines, _STAGE_AXIS, ChartAxis(name="squared error", least=0))
 
     def reuse(self, most: float | None) -> Drawing:
-        """Samples drawn for each position; ``most`` is what the run file allows."""
+        """Draw samples drawn for each position; ``most`` is the limit in the run file."""
         points = self.times.points(
             self.curves.trained,
             lambda row: (
@@ -250,7 +251,7 @@ class RunDrawings:
         return Drawing([line], self.times.axis, y, levels=levels)
 
     def different_games(self) -> Drawing:
-        """How many games in a row differ, and how many positions of a batch."""
+        """Draw the share of distinct games in a row, and of distinct positions in a batch."""
         lines = [
             ChartLine("games", self._played(lambda block: block.different_share * 100), BLUE),
             *self._measured("positions drawn", self.curves.trained, "distinct_share", ORANGE, 100),
@@ -258,7 +259,7 @@ class RunDrawings:
         return Drawing(lines, self.times.axis, ChartAxis(name="% different", least=0, most=100))
 
     def lengths(self) -> Drawing:
-        """Of games, in plies."""
+        """Draw the lengths of games, in plies."""
         lines = [
             ChartLine("mean", self._played(lambda block: block.length), BLUE),
             ChartLine("a tenth is shorter", self._played(lambda block: block.short), GREY),
@@ -269,7 +270,7 @@ class RunDrawings:
         return Drawing(lines, self.times.axis, ChartAxis(name="plies", least=0))
 
     def results(self) -> Drawing:
-        """Shares of the games, one on the other."""
+        """Draw the shares of results, stacked."""
 
         def second(block: GameBlock) -> float:
             return 100 - 100 * (block.first_wins + block.draws) / block.games
@@ -289,7 +290,7 @@ class RunDrawings:
         return Drawing(lines, self.times.axis, ChartAxis(name="% of games", least=0, most=100))
 
     def resignations(self) -> Drawing:
-        """How many of those who would have resigned did not lose, against what is allowed."""
+        """Draw the share of would-be resignations that did not lose, and the allowed share."""
         rows = [row for row in self.curves.resignations if row.would_resign]
         wrong = self.times.points(rows, lambda row: _percent(row.wrong / row.would_resign))
         resigned = self._played(lambda block: 100 * block.resigned / block.games)
@@ -315,7 +316,7 @@ class RunDrawings:
     def _measured(
         self, name: str, rows: Sequence[Any], column: str, colour: str, times: float = 1
     ) -> Iterator[ChartLine]:
-        """A column of the measurements: as it was measured, or smoothed before it."""
+        """Yield a column of the measurements, as measured or smoothed."""
 
         def value(row: Any) -> float | None:  # noqa: ANN401 - a row of SQLAlchemy
             found: float | None = getattr(row, column)
@@ -330,7 +331,7 @@ class RunDrawings:
 
 
 def _around(values: Sequence[float], name: str, step: float) -> ChartAxis:
-    """An axis that holds all values and is cut into whole multiples of a step."""
+    """Return an axis that holds all values and is divided into whole multiples of a step."""
     if not values:
         return ChartAxis(name=name)
     least, most = math.floor(min(values) / step), math.ceil(max(values) / step)
@@ -339,7 +340,7 @@ def _around(values: Sequence[float], name: str, step: float) -> ChartAxis:
 
 
 def _time_ends(known: Sequence[float]) -> tuple[float, float] | tuple[None, None]:
-    """The first moment, and the last one, moved on a little: else each new one moves all axes."""
+    """Return the first and last moment, the last rounded up, so that the axes rarely move."""
     if not known or min(known) == max(known):
         return None, None
     step = 2.0 ** math.ceil(math.log2((max(known) - min(known)) / 64))
@@ -347,7 +348,7 @@ def _time_ends(known: Sequence[float]) -> tuple[float, float] | tuple[None, None
 
 
 def smoothed(points: Sequence[Point]) -> list[Point]:
-    """An exponential mean of what was up to each point, without a bias to the first."""
+    """Return the exponential mean of the values up to each point, without a bias to the first."""
     total = weight = 0.0
     found: list[Point] = []
     for x, y in points:
@@ -358,7 +359,7 @@ def smoothed(points: Sequence[Point]) -> list[Point]:
 
 
 def _rounded(value: float, digits: int = 4) -> float:
-    """To few digits: more cannot be seen, and take time to send."""
+    """Round to few digits: more cannot be seen, and take time to send."""
     return float(f"{value:.{digits}g}")
 
 
@@ -370,7 +371,7 @@ _STAGE_AXIS = ChartAxis("category", "stage: quarter of the game", categories=("1
 
 
 def add_run_page(frame: Frame) -> None:
-    """Register it."""
+    """Register the page."""
 
     @frame.page("/", "Run")
     async def _(visit: Visit) -> None:
@@ -405,7 +406,7 @@ class RunView:
             self._play(config.trainer.samples_per_position if config else None)
 
     def show(self, curves: RunCurves) -> None:
-        """Draw the curves as they are now."""
+        """Draw the current curves."""
         self._curves = curves
         self._say_read_so_far()
         self._warn()
@@ -414,23 +415,23 @@ class RunView:
             panel.show(draw(drawings))
 
     def _say_read_so_far(self) -> None:
-        """While the dashboard, just started, reads the games of a long run."""
+        """Show how many games were read, while a new dashboard reads the games of a long run."""
         stored, words = self._curves.games_stored, ""
         if stored is not None:
             read = sum(block.games for block in self._curves.blocks)
             of = "more than " if self._curves.more_are_stored else ""
             words = f"Games read so far: {read:,} of {of}{stored:,}."
             self._read_so_far.set_text(
-                f"{words} What is drawn of games, and over them, ends there."
+                f"{words} Charts of games, and charts over games, end there."
             )
         self._read_so_far.set_visibility(stored is not None)
         for panel, note in self._of_games:
             panel.note(f"{note} {words}".strip())
 
     def _warn(self) -> None:
-        """Say what is wrong with the run's training; nothing where nothing is."""
+        """Show problems of the run's training, if there are any."""
         if self._curves.warnings == self._warned:
-            return  # or who hears the page would be told again
+            return  # otherwise a screen reader would repeat it
         self._warned = self._curves.warnings
         self._warnings.clear()
         with self._warnings:
@@ -509,7 +510,9 @@ class RunView:
             _MEASURED,
             "Samples drawn for each position received since the run began.",
         )
-        in_a_row = f"Games of each {BLOCK_GAMES} in a row that differ, and positions of a batch."
+        in_a_row = (
+            f"Share of distinct games among {BLOCK_GAMES} in a row, and of positions in a batch."
+        )
         self._panel(
             RunDrawings.different_games, "Different games", _BLOCKS, in_a_row, of_games=True
         )
@@ -519,7 +522,7 @@ class RunView:
             RunDrawings.resignations,
             "Resignations",
             "Appears when games played to the end have given a resignation threshold (v_resign).",
-            "Wrong: of the games played on that would have been resigned, those not lost.",
+            "Wrong: among games played on that would have been resigned, the ones not lost.",
             of_games=True,
         )
 

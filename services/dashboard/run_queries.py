@@ -1,7 +1,7 @@
-"""What the front page asks Postgres; each question costs the same however old the run is.
+"""The queries of the front page; the cost of each does not grow with the run.
 
-Long series are thinned in Postgres: so many places are spread evenly over what there is, and the
-row after each is looked up in the primary key.
+Long series are thinned in Postgres: a fixed number of places is spread evenly over the series, and
+the row after each is looked up in the primary key.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ CROSS JOIN LATERAL (
 ORDER BY t.threshold_id
 """
 
-# Below the horizon no transaction is open that may still store a game, so the order is final.
+# Below the horizon no open transaction can still store a game, so the order is final.
 _BLOCKS = """
 SELECT
     count(*) AS games, count(DISTINCT moves) AS different, max(ingested_at) AS at,
@@ -133,25 +133,25 @@ ORDER BY number
 
 @dataclass(frozen=True, slots=True)
 class GameBlock:
-    """Games of self-play that were stored one after the other."""
+    """Successive games of self-play, in the order of their storing."""
 
     games: int
     at: datetime
-    """When the last of them was stored."""
+    """When the last game of the block was stored."""
     different_share: float
-    """Games with other moves than the rest, of each 100 in a row."""
+    """Share of distinct games, of each 100 in a row."""
     first_wins: int
     draws: int
     resigned: int
     length: float
-    """Mean, plies."""
+    """Mean length, plies."""
     short: float
-    """A tenth is at most so long."""
+    """10th percentile of the length, plies."""
     long: float
-    """Nine tenths are."""
+    """90th percentile of the length, plies."""
 
     def joined(self, other: GameBlock) -> GameBlock:
-        """This block and the next one as one."""
+        """Join this block and the next one."""
         games = self.games + other.games
 
         def mean(one: float, two: float) -> float:
@@ -176,12 +176,12 @@ class GameBlocks:
 
     blocks: list[GameBlock] = field(default_factory=list[GameBlock])
     are_all: bool = False
-    """Whether they hold all games, but for the last few; else older ones are still being read."""
+    """Whether they hold all games except the last few; if not, older ones are still being read."""
     _tx: str = "0"
     _uid: str = _NO_GAME
 
     async def read_on(self, sources: Sources, run: str) -> None:
-        """Read the blocks that are complete since the last time, a bounded number of them.
+        """Read the blocks completed since the last call, a bounded number of them.
 
         Raises:
             StoreUnavailableError: Postgres does not answer.
@@ -208,7 +208,7 @@ class GameBlocks:
 
 @dataclass(frozen=True, slots=True)
 class RunCurves:
-    """All that the front page draws."""
+    """All data of the front page."""
 
     trained: Sequence[Row[tuple[object, ...]]] = ()
     held_out: Sequence[Row[tuple[object, ...]]] = ()
@@ -220,9 +220,9 @@ class RunCurves:
     resignations: Sequence[Row[tuple[object, ...]]] = ()
     blocks: Sequence[GameBlock] = ()
     games_stored: int | None = None
-    """Of self-play, while ``blocks`` hold fewer: those of a long run are read bit by bit."""
+    """Stored self-play games, while ``blocks`` hold fewer: a long run is read step by step."""
     more_are_stored: bool = False
-    """Whether ``games_stored`` is not all of them: they are counted bit by bit too."""
+    """Whether ``games_stored`` is incomplete, because a long run is counted step by step."""
 
 
 @dataclass(slots=True)
@@ -230,7 +230,7 @@ class CurveReader:
     """Reads the curves of one run.
 
     Args:
-        sources: where from.
+        sources: the sources.
         run: name of the run.
     """
 
@@ -242,7 +242,7 @@ class CurveReader:
     _newest: Sequence[Row[tuple[object, ...]]] = ()
 
     async def read(self) -> RunCurves:
-        """The curves now.
+        """Return the current curves.
 
         Raises:
             StoreUnavailableError: Postgres does not answer.
@@ -265,7 +265,7 @@ class CurveReader:
         )
 
     async def _read_measurements(self) -> None:
-        """Those of the trainer, which are the most, only where there is a new one."""
+        """Read the trainer's measurements, the largest part, only if there is a new one."""
         ask, run = self.sources.rows, self.run
         newest = await ask(_NEWEST, run=run)
         if newest == self._newest:
@@ -293,6 +293,6 @@ def _block(row: Row[tuple[object, ...]]) -> GameBlock:
 
 
 def _halved(blocks: Sequence[GameBlock]) -> list[GameBlock]:
-    """Each two as one; a last one without a second stays."""
+    """Join blocks in pairs; a last one without a partner stays."""
     pairs = [one.joined(two) for one, two in zip(blocks[::2], blocks[1::2], strict=False)]
     return pairs + list(blocks[len(blocks) - len(blocks) % 2 :])

@@ -1,4 +1,4 @@
-"""The dashboard, wired: a web server in the service's event loop."""
+"""Connects the dashboard: a web server in the service's event loop."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 _log = structlog.get_logger()
 
 _DRAIN_SECONDS = 2
-_THREADS = 24  # that wait for stores: some may be frozen, and the others still answer
+_THREADS = 24  # threads that wait for stores: some may hang, and the others still answer
 _LANGUAGE = "en-GB"
 _ICON = (
     '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 32 32">'
@@ -81,7 +81,7 @@ def add_pages(frame: Frame, queries: VisitorQueries) -> None:
     add_fleet_page(frame)
     add_sql_page(frame, queries)
 
-    # After all others: it takes every address that is left.
+    # Last, because it matches every remaining address.
     @frame.page("/{path:path}", "not there", in_menu=False)
     async def _(visit: Visit) -> None:
         raise NothingThereError(f"there is no page /{visit.parameters['path']}")
@@ -91,8 +91,8 @@ async def serve(run: RunConfig, settings: DashboardSettings, stop: Event) -> Non
     """Serve pages until ``stop`` is set; then close them and return within seconds.
 
     Raises:
-        ConfigError: an address is not valid, cannot be bound, or would let others look who show no
-            token or can be read along; or a file of tokens or certificates is no good.
+        ConfigError: an address is invalid, cannot be bound, or would expose the page without a
+            login or in plaintext; or a file of tokens or certificates is invalid.
     """
     check_exposure(settings)
     tokens_file = settings.token_roles_file
@@ -132,14 +132,14 @@ class PageServer:
     """NiceGUI on FastAPI in uvicorn, for ``async with``, in the service's own event loop.
 
     Args:
-        sources: that its pages read.
-        queries: runs what visitors write.
-        visitors: who may look at them.
-        settings: whether it is HTTPS.
-        sock: bound, where it listens.
+        sources: sources of the pages.
+        queries: runs the visitors' queries.
+        visitors: the visitors who may see the pages.
+        settings: settings, for example of HTTPS.
+        sock: bound to the address of the page.
 
     Raises:
-        ConfigError: a file of the certificate is no good.
+        ConfigError: a file of the certificate is invalid.
     """
 
     def __init__(
@@ -152,7 +152,7 @@ class PageServer:
     ) -> None:
         frame = Frame(sources)
         self.limits = frame.limits
-        """How many pages are open."""
+        """Limits of open pages."""
         add_pages(frame, queries)
         limit_events()
         api = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
@@ -169,16 +169,16 @@ class PageServer:
         )
         folder, proxy = settings.dashboard_tls_folder, settings.dashboard_behind_proxy
         gate = Gate(api, visitors, https=folder is not None or proxy, behind_proxy=proxy)
-        # It would say the address of each WebSocket, with the id of its page, and write a line for
-        # each request that is no HTTP: anybody could fill the log.
+        # It would log the address of each WebSocket, with the ID of its page, and a line for each
+        # request that is not HTTP: anybody could fill the log.
         logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
         config = uvicorn.Config(
             gate,
             log_config=None,
             access_log=False,
             proxy_headers=False,
-            workers=1,  # else WEB_CONCURRENCY is read
-            forwarded_allow_ips="",  # else FORWARDED_ALLOW_IPS is read
+            workers=1,  # otherwise WEB_CONCURRENCY is read
+            forwarded_allow_ips="",  # otherwise FORWARDED_ALLOW_IPS is read
             ssl_certfile=folder and folder / "tls.crt",
             ssl_keyfile=folder and folder / "tls.key",
             timeout_graceful_shutdown=_DRAIN_SECONDS,
@@ -206,17 +206,17 @@ class PageServer:
         await asyncio.wait({self._serving}, timeout=2 * _DRAIN_SECONDS)
 
     async def ended(self) -> None:
-        """Wait for the server's end, which nobody asked for."""
+        """Wait for the unexpected end of the server."""
         await asyncio.wait({self._serving})
         self._serving.result()
 
     def pulse(self) -> Pulse[DashboardFigures]:
-        """For the heartbeat; progress is the requests answered."""
+        """Return the heartbeat's content; progress is the number of requests answered."""
         answered = self._server.server_state.total_requests
         return Pulse(answered, "", DashboardFigures(open_pages=open_pages()))
 
     def collector(self) -> Collector:
-        """Of the metrics; called where they are served."""
+        """Return the collector of the metrics; called where metrics are served."""
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
         from prometheus_client.registry import Collector
 
@@ -239,12 +239,12 @@ class PageServer:
 
 
 def open_pages() -> int:
-    """Pages that a browser shows now."""
+    """Return the number of pages that a browser shows now."""
     return sum(client.has_socket_connection for client in Client.instances.values())
 
 
 def simulations_of_one(settings: DashboardSettings) -> int:
-    """Simulations a minute of one visitor: one token, or everybody where no login is asked for."""
+    """Return the simulations a minute of one token, or of everybody if there is no login."""
     if settings.dashboard_simulations is not None:
         return settings.dashboard_simulations
     everybody = settings.dashboard_all_simulations
@@ -255,7 +255,7 @@ def check_exposure(settings: DashboardSettings) -> None:
     """Refuse to show the page to other machines without a login, or in plaintext.
 
     Raises:
-        ConfigError: it would; the message says what to set.
+        ConfigError: the settings would do so; the message says what to set.
     """
     address = settings.dashboard_address
     if is_local(address):
@@ -263,13 +263,13 @@ def check_exposure(settings: DashboardSettings) -> None:
     reached = f"ZEROFLEET_DASHBOARD_ADDRESS = '{address}' can be reached from other machines"
     if settings.token_roles_file is None:
         raise ConfigError(
-            f"{reached}, and without a login everybody there could look: set "
+            f"{reached}, and without a login everybody there could see it: set "
             "ZEROFLEET_TOKEN_ROLES_FILE, or give a port of 127.0.0.1"
         )
     may = settings.dashboard_behind_proxy or settings.allow_plaintext
     if settings.dashboard_tls_folder is None and not may:
         raise ConfigError(
-            f"{reached}, and without TLS others could read along: set "
+            f"{reached}, and without TLS others could read the traffic: set "
             "ZEROFLEET_DASHBOARD_TLS_FOLDER, ZEROFLEET_DASHBOARD_BEHIND_PROXY=true where a proxy "
             "ends TLS, or ZEROFLEET_ALLOW_PLAINTEXT=true in a network that you trust"
         )
@@ -277,13 +277,13 @@ def check_exposure(settings: DashboardSettings) -> None:
 
 @contextlib.contextmanager
 def bound(address: str) -> Generator[socket.socket]:
-    """A listening socket.
+    """Yield a listening socket.
 
     Args:
         address: ``host:port``; port 0 is a free one.
 
     Raises:
-        ConfigError: it is none, or cannot be bound.
+        ConfigError: the address is invalid, or cannot be bound.
     """
     setting = f"ZEROFLEET_DASHBOARD_ADDRESS = '{address}'"
     host, _, port = address.rpartition(":")
@@ -292,7 +292,7 @@ def bound(address: str) -> Generator[socket.socket]:
         try:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             sock.bind((host.strip("[]"), int(port)))
-            sock.listen()  # who comes before uvicorn is up waits, and is not refused
+            sock.listen()  # clients that come before uvicorn is ready wait, and are not refused
         except (OSError, ValueError, OverflowError) as error:
             raise ConfigError(
                 f"cannot listen on {address}: {error} ({setting}: give a free host:port)"

@@ -14,28 +14,38 @@ _VISITOR_DATABASE_URL = "postgresql://zerofleet_visitor@127.0.0.1:5432/zerofleet
 
 
 class DashboardSettings(ProcessSettings):
-    """Those of every process, and where browsers find this one and what they may ask of it."""
+    """Settings of every process, the address of the page, and limits for visitors."""
 
     visitor_database_url: str | None = None
-    """Postgres for the queries that visitors write, as the role ``zerofleet_visitor``; unset: as
-    ``database_url``, whose connections a visitor's query can then see."""
+    """Postgres for the queries that visitors write, as the role ``zerofleet_visitor``.
+
+    Unset: ``database_url``, whose connections a visitor's query can then see.
+    """
     visitor_database_password_file: Path | None = None
     """File whose first line is the password of that role."""
     dashboard_address: str = "127.0.0.1:0"
-    """Where the page is served: ``host:port``; port 0 takes a free one."""
+    """Address of the page, ``host:port``; port 0 takes a free one."""
     dashboard_tls_folder: Path | None = None
-    """Folder with ``tls.crt`` and ``tls.key``: the page is HTTPS; unset: HTTP."""
+    """Folder with ``tls.crt`` and ``tls.key``, to serve the page over HTTPS; unset: HTTP."""
     dashboard_behind_proxy: bool = False
-    """HTTPS ends in a proxy, which alone can reach this address and says who asks in
-    ``X-Forwarded-For`` and may name the scheme in ``X-Forwarded-Proto``."""
+    """HTTPS ends in a proxy, which alone can reach this address.
+
+    The proxy gives the visitor's address in ``X-Forwarded-For``, and may give the scheme in
+    ``X-Forwarded-Proto``.
+    """
     dashboard_simulations: int | None = Field(default=None, ge=1)
-    """Simulations a minute of all logins with one token; unset: half of what all visitors have, and
-    all of it where no login is asked for."""
+    """Simulations a minute of all logins with one token.
+
+    Unset: half of the limit of all visitors, and all of it if no login is required.
+    """
     dashboard_all_simulations: int = Field(default=20_000, ge=1)
-    """The same of all visitors together: what people who analyse take from self-play, however many
-    they are. One costs inference 0.1 to 0.4 ms of CPU beside its row of the network."""
+    """Simulations a minute of all visitors together.
+
+    It limits what visitors take from self-play. Each costs inference 0.1 to 0.4 ms of CPU in
+    addition to its row of the network.
+    """
     dashboard_searches: int = Field(default=4, ge=1)
-    """Searches of all visitors together that inference has at once; each has one row in a batch."""
+    """Most searches of all visitors at once; each has one row in a batch."""
     dashboard_run_stopped: bool = False
     """Show a stopped run (set by ``zerofleet page``): training services are not shown as down."""
 

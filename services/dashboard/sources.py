@@ -1,8 +1,8 @@
-"""What the pages read: Postgres, the heartbeats in Redis, and the inference service.
+"""The sources of the pages: Postgres, the heartbeats in Redis, and the inference service.
 
-Nothing is written. Each source says since when it is down, and is back as soon as it answers. A
-value that many open pages show is read once for all of them (``SharedReading``), such as the
-figures of the strip at the top of every page (``StripReader``).
+Nothing is written. Each source records since when it is down, and is up again as soon as it
+answers. A value that many open pages show is read once for all of them (``SharedReading``), such as
+the figures of the strip at the top of every page (``StripReader``).
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ from zerofleet.services.dashboard.visitors import Allowance, Visitor, VisitorPla
 
 _Value = TypeVar("_Value")
 
-_LEAST_REST = 25  # times what a reading took, so that none takes more than 4% of a core
+_LEAST_REST = 25  # times the duration of a reading, so that none takes more than 4% of a core
 
 _log = structlog.get_logger()
 
-_CONNECTIONS = 6  # of the 20 that the role has
+_CONNECTIONS = 6  # limit of the role: 20
 _STATEMENT_SECONDS = 10
 _MOST_RUNS = 100
 _INFERENCE = "Inference"
@@ -55,8 +55,8 @@ _RUN = "SELECT name, game, config FROM runs WHERE name = :run"
 STRIP_SECONDS = 2.0
 SERVICES_SECONDS = 1.0
 _TRAINING = ("selfplay", "trainer", "evaluator")
-_EXPECTED = ("inference", *_TRAINING)  # of every run that is up
-_MOST_COUNTED = 200_000  # games in one look
+_EXPECTED = ("inference", *_TRAINING)  # services of every run that is up
+_MOST_COUNTED = 200_000  # games per reading
 
 _STANDING = """
 SELECT
@@ -73,7 +73,7 @@ LEFT JOIN LATERAL (
 ) AS r ON true
 """
 
-# Below the horizon no transaction is open that may still store a game.
+# Below the horizon no open transaction can still store a game.
 _COUNT = """
 SELECT
     count(*) AS games, max(tx)::text AS last,
@@ -94,16 +94,16 @@ WHERE run = :run AND kind = 'selfplay'
 
 
 class SharedReading(Generic[_Value]):
-    """One value, read every few seconds while somebody looks, and not at all while nobody does.
+    """One value, read every few seconds while somebody watches, and never while nobody does.
 
-    Twenty pages cost as much as one: the value is read once, and they are told of it only when it
-    is another one than before. What cannot be read leaves the last value as it is.
+    Twenty pages cost as much as one: the value is read once, and they are notified only when it has
+    changed. If a reading fails, the last value stays.
 
     Args:
-        name: for the log.
-        read: what is read; it must not block the event loop.
-        every: seconds between two readings; more where they take long.
-        keep: it though nobody looks: ``read`` goes on from what it has read.
+        name: name for the log.
+        read: reads the value; it must not block the event loop.
+        every: seconds between two readings; more if they take long.
+        keep: keep it without watchers, because ``read`` continues from its last result.
     """
 
     def __init__(
@@ -116,7 +116,7 @@ class SharedReading(Generic[_Value]):
         self._watchers: dict[object, Callable[[_Value], None]] = {}
         self._task: asyncio.Task[None] | None = None
         self.value: _Value | None = None
-        """As it was last read; None: it was not read yet, or nobody looks."""
+        """The last value read; None: it was not read yet, or nobody watches."""
 
     def watch(self, draw: Callable[[_Value], None]) -> Callable[[], None]:
         """Call ``draw`` with the value: at once if it is known, then whenever it changes.
@@ -125,7 +125,7 @@ class SharedReading(Generic[_Value]):
             draw: called in the event loop.
 
         Returns:
-            What ends it; to call it again does no harm.
+            A function that ends it; further calls do nothing.
         """
         key = object()
         self._watchers[key] = draw
@@ -137,7 +137,7 @@ class SharedReading(Generic[_Value]):
 
     @property
     def watchers(self) -> int:
-        """How many look."""
+        """Number of watchers."""
         return len(self._watchers)
 
     def _leave(self, key: object) -> None:
@@ -145,7 +145,7 @@ class SharedReading(Generic[_Value]):
         if not self._watchers and self._task is not None:
             self._task.cancel()
             self._task = None
-            self.value = None  # whoever looks next is not told what was true hours ago
+            self.value = None  # the next watcher must not get a value from hours ago
 
     async def _keep_reading(self) -> None:
         while True:
@@ -155,7 +155,7 @@ class SharedReading(Generic[_Value]):
             except ZerofleetError as error:
                 _log.debug("not_read", reading=self._name, error=str(error))
             except Exception:
-                # A fault in one panel must not end the service, nor the readings of the others.
+                # An error in one panel must not end the service, nor the readings of the others.
                 _log.exception("reading_failed", reading=self._name)
             else:
                 self._take(value)
@@ -177,17 +177,17 @@ class SharedReading(Generic[_Value]):
 
 @dataclass(frozen=True, slots=True)
 class Away:
-    """A source that is not up, or a database that has not this version's tables and views."""
+    """A source that is not up, or a database without this version's tables and views."""
 
     name: str
     since: datetime
     why: str
     is_half_up: bool = False
-    """Whether it answers and takes no writes."""
+    """Whether it answers but refuses writes."""
 
     @property
     def words(self) -> str:
-        """For the page."""
+        """Return the text for the page."""
         if self.is_half_up:
             return f"{self.name} has been half up since {self.since:%H:%M:%S} UTC: {self.why}"
         return f"{self.name} has been unavailable since {self.since:%H:%M:%S} UTC: {self.why}"
@@ -200,17 +200,17 @@ class ShownRun:
     name: str
     game: str
     config: RunConfig | None
-    """None: it was stored by a version of zerofleet that knew other keys."""
+    """None: it was stored by a version of zerofleet with other keys."""
 
 
 class ReadOnlyPool(ConnectionPool):
-    """Connections whose transactions write nothing and end in seconds."""
+    """Connections whose transactions write nothing and end within seconds."""
 
     _is_checked = False
 
     @contextlib.contextmanager
     def reading(self, seconds: int = _STATEMENT_SECONDS) -> Generator[Connection]:
-        """A read-only transaction, each of whose statements may take this long.
+        """Open a read-only transaction, each of whose statements may take this long.
 
         Raises:
             StoreUnavailableError: Postgres does not answer, took longer, or has the tables and
@@ -219,7 +219,8 @@ class ReadOnlyPool(ConnectionPool):
         if not self._is_checked:
             try:
                 self.wait_ready(timeout=0)
-            except ConfigError as error:  # of a newer version: until it is updated or put back
+            # a newer version's database, until this service is updated
+            except ConfigError as error:
                 raise StoreUnavailableError(str(error)) from error
             self._is_checked = True
         with self._transaction() as connection:
@@ -230,11 +231,11 @@ class ReadOnlyPool(ConnectionPool):
 
 
 class Sources:
-    """All that pages read; for ``async with``, in the service's event loop.
+    """All sources of the pages; for ``async with``, in the service's event loop.
 
     Args:
-        run: of the service's run file: what is shown where no other run is asked for.
-        settings: where the stores and the inference service are.
+        run: run of the service's run file, which pages show by default.
+        settings: addresses of the stores and the inference service.
 
     Raises:
         ConfigError: an address is not valid.
@@ -273,13 +274,15 @@ class Sources:
         self.postgres.close()
 
     visitor: Visitor
-    """Who looks at the page."""
+    """The visitor of the page."""
     player: VisitorPlayer
-    """Asks the service's own run, as the visitor of a page may; other runs have their own
-    inference services."""
+    """Player of the service's own run, limited to what the visitor may do.
+
+    Other runs have their own inference services.
+    """
 
     def of(self, visitor: Visitor) -> Self:
-        """The same, for the pages of one visitor."""
+        """Return a copy for the pages of one visitor."""
         mine = copy.copy(self)
         mine.visitor = visitor
         mine.player = VisitorPlayer(self._player, visitor, self._everybody, self._num_simulations)
@@ -287,24 +290,24 @@ class Sources:
 
     @property
     def away(self) -> tuple[Away, ...]:
-        """The sources that did not answer when they were last asked."""
+        """The sources that did not answer at the last call."""
         return tuple(self._away.values())
 
     async def look_for_inference(self) -> None:
-        """Ask for inference where it did not answer: pages ask it when a visitor does, not before.
+        """Call inference if it was down, because pages call it only when a visitor does.
 
-        A question costs it nothing; none is asked while it answers.
+        The call is cheap, and none is made while inference answers.
         """
         if _INFERENCE in self._away:
             with contextlib.suppress(ZerofleetError), self.asking(_INFERENCE):
                 await self._player.describe()
 
     async def rows(self, statement: str, **parameters: object) -> list[Row[Any]]:
-        """Ask Postgres one thing.
+        """Run one query in Postgres.
 
         Args:
             statement: with ``:name`` for each parameter; it must be bounded.
-            parameters: by name.
+            parameters: values by name.
 
         Raises:
             StoreUnavailableError: Postgres does not answer, or took longer than ten seconds.
@@ -318,7 +321,7 @@ class Sources:
             return await asyncio.to_thread(ask)
 
     async def heartbeats(self, run: str) -> list[Heartbeat]:
-        """What the processes of a run say of themselves.
+        """Return the heartbeats of a run's processes.
 
         Raises:
             StoreUnavailableError: Redis does not answer.
@@ -328,7 +331,7 @@ class Sources:
         heartbeats = self._heartbeats[run]
         with self.asking("Redis"):
             beats = await asyncio.to_thread(heartbeats.read)
-        # Only this also asks whether Redis takes writes.
+        # Only this call also checks whether Redis accepts writes.
         if heartbeats.state.status == "half up":
             self._note("Redis", heartbeats.state.reason, is_half_up=True)
         else:
@@ -337,14 +340,14 @@ class Sources:
 
     @property
     def redis(self) -> RedisState:
-        """Status of Redis at the last look of any page."""
+        """Status of Redis at the last reading by any page."""
         away = self._away.get("Redis")
         if away is None:
             return UP
         return RedisState("half up" if away.is_half_up else "down", away.why)
 
     async def history(self, run: str, service: str, seconds: float) -> ServiceHistory:
-        """What the processes of a service have said in so many seconds up to now.
+        """Return the history of a service's processes over the last seconds.
 
         Raises:
             StoreUnavailableError: Redis does not answer.
@@ -357,10 +360,10 @@ class Sources:
 
     @contextlib.contextmanager
     def asking(self, name: str) -> Generator[None]:
-        """Ask a source, and note whether it is up.
+        """Call a source in this block, and record whether it is up.
 
         Args:
-            name: for people: ``Postgres``, ``Redis`` or ``Inference``.
+            name: name for people: ``Postgres``, ``Redis`` or ``Inference``.
         """
         try:
             yield
@@ -372,14 +375,14 @@ class Sources:
             del self._away[name]
 
     def _note(self, name: str, why: str, *, is_half_up: bool = False) -> None:
-        """Note that a source is not up, and since when it has been so."""
+        """Record that a source is not up, and since when."""
         before = self._away.get(name)
         is_new = before is None or before.is_half_up != is_half_up
         since = datetime.now(UTC) if before is None or is_new else before.since
         self._away[name] = Away(name, since, why, is_half_up)
 
     async def runs(self) -> list[tuple[str, str]]:
-        """The newest runs of the database, as names and games.
+        """Return the newest runs of the database, as names and games.
 
         Raises:
             StoreUnavailableError: Postgres does not answer.
@@ -387,14 +390,14 @@ class Sources:
         return [(row.name, row.game) for row in await self.rows(_RUNS)]
 
     async def find_run(self, name: str) -> ShownRun | None:
-        """A run by its name; None: there is none. The service's own is known without Postgres.
+        """Return a run by its name; None: there is none. The service's own needs no Postgres.
 
         Raises:
             StoreUnavailableError: Postgres does not answer.
         """
         if name in ("", self.run.name):
             return self.run
-        # Postgres has no text with a NUL, and says so by an error.
+        # Postgres cannot store a NUL in text, and raises an error.
         rows = await self.rows(_RUN, run=name) if "\0" not in name else ()
         if not rows:
             return None
@@ -405,33 +408,33 @@ class Sources:
 
 
 class GameCount:
-    """The games of a run, each counted once: a look costs what is new since the look before."""
+    """The games of a run, each counted once: a reading counts only games that are new."""
 
     def __init__(self) -> None:
         self._counted: int = 0
         self._since = "0"
         self.is_whole = False
-        """Whether the last look counted all that is stored."""
+        """Whether the last reading counted everything that is stored."""
 
     async def read(self, sources: Sources, run: str) -> int:
-        """So many are stored. While a long run is counted for the first time: so many are counted.
+        """Return the number of stored games; while a long run is first counted, the games so far.
 
         Raises:
             StoreUnavailableError: Postgres does not answer.
         """
-        asked = {"run": run, "since": self._since}
-        [row] = await sources.rows(_COUNT, **asked, most=_MOST_COUNTED)
+        parameters = {"run": run, "since": self._since}
+        [row] = await sources.rows(_COUNT, **parameters, most=_MOST_COUNTED)
         total: int = self._counted + row.games
         self.is_whole = row.games < _MOST_COUNTED
         if row.games == _MOST_COUNTED and row.settled == row.games:
-            [below] = await sources.rows(_COUNT_BELOW, **asked, until=row.last)
+            [below] = await sources.rows(_COUNT_BELOW, **parameters, until=row.last)
             self._counted, self._since = self._counted + below.games, row.last
         elif row.games < _MOST_COUNTED:
             self._counted, self._since = self._counted + row.settled, row.horizon
         return total
 
 
-_STOPPED_RUN = "run"  # the lamp of a stopped run, which is no service
+_STOPPED_RUN = "run"  # lamp of a stopped run, which is not a service
 
 Colour = Literal["positive", "idle", "warning", "negative"]
 """Green, grey, orange and red. Orange and red mean that somebody should act."""
@@ -453,15 +456,15 @@ class Lamp:
 
 @dataclass(frozen=True, slots=True)
 class ServiceFigures:
-    """The heartbeats of a run, summed up."""
+    """Summary of the heartbeats of a run."""
 
     games_per_hour: float | None = None
-    """None: no worker responds. The same holds for the next figure."""
+    """None: no worker responds. The same applies to the next figure."""
     positions_per_s: float | None = None
     step: int | None = None
     """Step of the trainer; None: it does not respond."""
     lamps: tuple[Lamp, ...] = ()
-    """Empty: Redis is down or takes no writes, so it cannot tell."""
+    """Empty if Redis is down or refuses writes, so that the status is unknown."""
     every_steps: int | None = None
     """Steps between two models; None: not known."""
 
@@ -498,11 +501,11 @@ class StripFigures:
 
 @dataclass(slots=True)
 class StripReader:
-    """Reads the strip of one run; what cannot be read stays as it was.
+    """Reads the strip of one run; values that cannot be read stay as they were.
 
     Args:
-        sources: where from.
-        run: which one.
+        sources: the sources.
+        run: the run.
     """
 
     sources: Sources
@@ -512,24 +515,25 @@ class StripReader:
     _looking: asyncio.Task[None] | None = None
 
     async def read(self) -> StripFigures:
-        """Return the figures now."""
+        """Return the current figures."""
         with contextlib.suppress(StoreUnavailableError):
             self._figures = await self._stored()
-        # It may take seconds to say that it is not there: the strip does not wait for it.
+        # It may take seconds to report that it is down, and the strip does not wait for it.
         if self._looking is None or self._looking.done():
             self._looking = asyncio.create_task(self.sources.look_for_inference())
         return StripFigures(self._figures, self.sources.away)
 
     async def read_services(self) -> ServiceFigures:
-        """Return the status of the services now.
+        """Return the current status of the services.
 
-        Read separately from the figures, because Postgres may be slow and the status must be new.
+        It is read separately from the figures, because Postgres may be slow and the status must be
+        new.
         """
         try:
             beats = await self.sources.heartbeats(self.run.name)
         except StoreUnavailableError:
             return ServiceFigures()
-        if self.sources.redis.status != "up":  # heartbeats go out, though their processes run
+        if self.sources.redis.status != "up":  # heartbeats expire, though their processes run
             return ServiceFigures()
         config = self.run.config
         is_own = self.run.name == self.sources.run.name
@@ -554,7 +558,7 @@ class StripReader:
             elo=row.elo,
             elo_error=row.elo_error,
             has_exam=has_exam(self.run.game),
-            # Not shown here, because what they count grows with the run, or is in heartbeats.
+            # Not shown here, because counting them grows with the run, or they are in heartbeats.
             positions=0,
             games_last_hour=0,
             games_per_hour=0.0,
@@ -565,13 +569,13 @@ class StripReader:
 def sum_up(
     beats: Sequence[Heartbeat], every_steps: int | None = None, *, run_is_stopped: bool = False
 ) -> ServiceFigures:
-    """Sum up the heartbeats of a run; rates are those of processes that respond.
+    """Sum up the heartbeats of a run; rates include only processes that respond.
 
     Args:
-        beats: of all its processes.
-        every_steps: between two models.
-        run_is_stopped: no service trains it. A heartbeat outlives a killed process by seconds,
-            so heartbeats of training services are left out.
+        beats: heartbeats of all its processes.
+        every_steps: steps between two models.
+        run_is_stopped: no service trains it. A heartbeat outlives a killed process by seconds, so
+            heartbeats of training services are left out.
     """
     if run_is_stopped:
         beats = [beat for beat in beats if beat.service not in _TRAINING]

@@ -1,4 +1,4 @@
-"""SQL: a visitor asks the database, read-only."""
+"""The SQL page: visitors query the database, read-only."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ from zerofleet.services.dashboard.visitor_queries import (
 )
 
 _RELATIONS_SECONDS = 60.0
-_SHOWN_ROWS = 100  # of a saved query
-_FEW_ROWS = 12  # of which the grid is no higher than they are
-_QUERY_CHARACTERS = 20_000  # of an address
+_SHOWN_ROWS = 100  # rows of a saved query
+_FEW_ROWS = 12  # up to this many rows the grid is as high as its rows
+_QUERY_CHARACTERS = 20_000  # characters of an address
 _EDITOR_CHARACTERS = 100_000
-_MOST_SECTIONS = 20_000  # of a change set: numbers
+_MOST_SECTIONS = 20_000  # numbers in a change set
 _FIRST_QUERY = "SELECT name, game, created_at FROM runs ORDER BY created_at DESC LIMIT 100"
 _FILL_GRID = Path(__file__).with_name("sql_grid.js").read_text(encoding="utf-8")
 _EDITOR = Path(__file__).with_name("sql_editor.js").read_text(encoding="utf-8")
@@ -54,7 +54,7 @@ GROUP BY c.oid ORDER BY c.relname LIMIT 1000
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """A table or a view that may be asked."""
+    """A table or a view that visitors may query."""
 
     name: str
     is_view: bool
@@ -62,7 +62,7 @@ class Relation:
     columns: tuple[str, ...]
 
     def saved_query(self, run: str) -> str:
-        """The first rows of it, of one run where it has a run."""
+        """Return a query for its first rows, of one run if it has a column for it."""
         of_run = ""
         if "run" in self.columns:
             quoted = run.replace("'", "''")
@@ -71,7 +71,7 @@ class Relation:
 
 
 async def read_relations(sources: Sources) -> list[Relation]:
-    """Tables and views, by name.
+    """Return tables and views by name.
 
     Raises:
         StoreUnavailableError: Postgres does not answer.
@@ -81,7 +81,7 @@ async def read_relations(sources: Sources) -> list[Relation]:
 
 
 def add_sql_page(frame: Frame, queries: VisitorQueries) -> None:
-    """Register it, and the addresses of its answers."""
+    """Register the page, and the addresses of its answers."""
     add_answer_routes(lambda: queries.answers)
 
     @frame.page("/sql", "SQL", "query")
@@ -107,7 +107,7 @@ def add_sql_page(frame: Frame, queries: VisitorQueries) -> None:
 def _show_saved(
     visit: Visit, place: ui.element, desk: _Desk, relations: Sequence[Relation]
 ) -> None:
-    """The views as saved queries, and what the editor completes."""
+    """Show the views as saved queries, and offer names to the editor."""
     desk.complete(relations)
     place.clear()
     with place:
@@ -122,9 +122,9 @@ def _show_saved(
 
 
 class QueryEditor(ui.codemirror):
-    """An editor that takes a browser's changes only if they fit its text and leave it short.
+    """An editor that accepts a browser's changes only if they fit its text and keep it short.
 
-    NiceGUI applies a change set as it comes: one with negative lengths copies the text many times.
+    NiceGUI applies a change set unchecked: one with negative lengths copies the text many times.
     """
 
     def _event_args_to_value(self, e: events.GenericEventArguments) -> str:
@@ -139,7 +139,7 @@ class QueryEditor(ui.codemirror):
             else "The change did not fit the text"
         )
         ui.notify(f"{why}. It was undone.", type="negative")
-        self.update()  # so that the browser shows what is here
+        self.update()  # so that the browser shows the server's text
         return self.value
 
     def _update_anchor_mirror(self, e: events.GenericEventArguments) -> None:
@@ -190,9 +190,9 @@ class _Desk:
     """The editor, and below it the answer to the query; draws itself where it is made.
 
     Args:
-        visit: of the page.
+        visit: visit to the page.
         queries: runs the query.
-        query: what stands in the editor at first.
+        query: initial text of the editor.
     """
 
     def __init__(self, visit: Visit, queries: VisitorQueries, query: str) -> None:
@@ -220,7 +220,7 @@ class _Desk:
                     "runs it too; Esc, then Tab leaves the editor."
                 ).classes("zf-note")
             self._fault = ui.label().classes("zf-fault").props('role="alert"')
-            self._said = ui.label().classes("zf-note").props('role="status"')
+            self._status = ui.label().classes("zf-note").props('role="status"')
         self._place = ui.element("div")
         visit.while_here(self._stop, self.run)
         ui.context.client.on_delete(lambda: self._answers.forget(self._kept))
@@ -238,26 +238,26 @@ class _Desk:
         self.run()
 
     def run(self, _: object = None) -> None:
-        """Run what stands in the editor; what is running already goes on."""
+        """Run the query in the editor, unless one is running already."""
         if self._asking is None:
             self._clear()
             self._run_button.disable()
-            self._said.set_text("Asking ...")
+            self._status.set_text("Running the query ...")
             self._asking = asyncio.create_task(self._ask(str(self._editor.value)))
 
     async def _ask(self, query: str) -> None:
         try:
             self._show(await self._queries.run(query, self._visit.sources.visitor))
         except (QueryFaultError, StoreUnavailableError) as error:
-            self._said.set_text("")
+            self._status.set_text("")
             self._show_fault(query, error)
         finally:
-            if self._asking is asyncio.current_task():  # else the page was closed
+            if self._asking is asyncio.current_task():  # otherwise the page was closed
                 self._asking = None
                 self._run_button.enable()
 
     def _stop(self) -> bool:
-        """End the query of a page that was closed; whether there was one."""
+        """End the query of a page that was closed; return whether there was one."""
         asking, self._asking = self._asking, None
         return asking is not None and asking.cancel()
 
@@ -290,7 +290,7 @@ class _Desk:
         shown = f"{answer.cut}: there are more" if answer.cut else rows
         if answer.longest:
             shown += f"; longer values are cut to {answer.longest:,} characters"
-        self._said.set_text(f"{shown}; {answer.seconds:.2f} s")
+        self._status.set_text(f"{shown}; {answer.seconds:.2f} s")
         with self._place:
             if len(kept.starts) > 1:
                 self._pager(kept)
@@ -311,7 +311,7 @@ class _Desk:
         self._show_page(min(max(self._page + step, 0), len(kept.starts) - 1))
 
     def _show_page(self, page: int) -> None:
-        """Have the browser fetch a page of rows: they do not pass through the socket."""
+        """Make the browser fetch a page of rows, which do not pass through the socket."""
         kept = self._kept
         if kept is None or not self._is_kept(kept):
             return
@@ -334,7 +334,7 @@ class _Desk:
         ui.download.from_url(f"{CSV_PATH}?{urlencode({'key': kept.key})}", "answer.csv", "text/csv")
 
     def _is_kept(self, kept: KeptAnswer) -> bool:
-        """Return whether the rows are still there; if not, say so."""
+        """Return whether the rows are still kept; if not, show a message."""
         is_there = self._answers.find(kept.key, kept.visitor) is kept
         if not is_there:
             self._fault.set_text(GONE)

@@ -1,7 +1,7 @@
-"""The parts of NiceGUI that are used, and a table made from them.
+"""The parts of NiceGUI that the pages use, and a table made from them.
 
-Only this module imports NiceGUI (linted). NiceGUI reads and writes ``.nicegui`` in the folder where
-a process starts, unless it is given another place before the import.
+Only this module imports NiceGUI (linted). NiceGUI reads and writes ``.nicegui`` in the working
+directory of a process, unless it is given another place before the import.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-os.environ["NICEGUI_REDIS_URL"] = ""  # that of another program; this one stores nothing
-# Nothing is there and nothing can be written there; whoever tried to keep something would fail.
+# a variable of other programs; the dashboard stores nothing there
+os.environ["NICEGUI_REDIS_URL"] = ""
+# This path does not exist and cannot be created, so any attempt to store something fails.
 os.environ["NICEGUI_STORAGE_PATH"] = "/dev/null/nothing-is-kept"
 
 from nicegui import Client, app, core, events, ui
@@ -35,39 +36,39 @@ __all__ = [
 sio: Any = core.sio
 """The server of all pages' sockets, of python-socketio, which has no types."""
 
-NONE = "–"  # in a cell that has nothing
+NONE = "–"  # in an empty cell
 
 
 @dataclass(frozen=True, slots=True)
 class TableColumn:
-    """A column, which shows the entry of its name of each row.
+    """A column, which shows each row's entry of its name.
 
-    What more a cell shows stands in the row under the name with an ending: ``_link`` (an address),
-    ``_title`` (words at the pointer), ``_lamp`` (its colour), and in place of the text ``_share``
-    (of a bar from the middle, in [-1, 1]) or ``_counts`` (a list, each a bar of its own).
+    A row may have further entries for a cell, under the name with a suffix: ``_link`` (an address),
+    ``_title`` (a tooltip), ``_lamp`` (its colour). Two entries replace the text: ``_share`` (a bar
+    from the middle, in [-1, 1]) and ``_counts`` (a list with one bar each).
     """
 
     name: str
     label: str
     figure: bool = False
-    """Stands to the right."""
+    """Aligned to the right."""
     optional: bool = False
-    """Not shown while no row has anything in it."""
+    """Hidden while all its cells are empty."""
 
     def is_empty_in(self, row: dict[str, Any]) -> bool:
-        """Whether a row has nothing in it."""
+        """Return whether its cell is empty in a row."""
         drawn = row.get(f"{self.name}_counts"), row.get(f"{self.name}_share")
         return row[self.name] == NONE and drawn == (None, None)
 
 
 class Table(Element, component="table.js"):
-    """A table, or words while there is nothing to show.
+    """A table, or a text while there are no rows.
 
     Args:
-        columns: in their order.
-        empty: what will appear, and when; without it the empty table stands there.
-        on_aim: called with the ``key`` of the row that the pointer or the focus is on, and with
-            None when it is on none; it is a visitor's word. None: rows cannot be aimed at.
+        columns: columns in their order.
+        empty: text that says what will appear, and when; without it the empty table is shown.
+        on_aim: called with the untrusted ``key`` of the row under the pointer or the focus, and
+            with None if there is none. None: rows do not react.
     """
 
     def __init__(
@@ -81,7 +82,7 @@ class Table(Element, component="table.js"):
         self._columns = columns
         self._props |= {"empty": empty, "aimable": on_aim is not None}
         self.rows: Sequence[dict[str, Any]] = ()
-        """What is shown."""
+        """The rows shown."""
         self._set(())
         if on_aim is not None:
 
@@ -91,7 +92,7 @@ class Table(Element, component="table.js"):
             self.on("aimed", aimed)
 
     def show(self, rows: Sequence[dict[str, Any]]) -> None:
-        """Show rows, each with a ``key`` of its own; rows that are shown are not sent again."""
+        """Show rows, each with its own ``key``; unchanged rows are not sent again."""
         if list(rows) != self.rows:
             self._set(rows)
 

@@ -1,8 +1,8 @@
-"""Queries that visitors write: read-only, and bounded in time, rows, columns, values and bytes.
+"""Queries that visitors write: read-only, with limits of time, rows, columns, values and bytes.
 
-Postgres reads a visitor's text as one query that answers with rows, because it is opened as a
-cursor: several statements, or one that ends the transaction, are refused by the server itself.
-The rows of the cursor are counted and their values cut in Postgres, before anything is sent.
+Postgres opens a visitor's text as a cursor, and therefore accepts only one query that returns rows.
+Several statements, or one that ends the transaction, are refused by the server itself. The rows of
+the cursor are counted and their values cut in Postgres, before anything is sent.
 
 An answer is kept while its page is open, and sent to the browser over HTTP. It never passes through
 a page's socket: NiceGUI keeps each message until the browser has acknowledged it, while a response
@@ -42,26 +42,26 @@ CSV_PATH = "/sql/answer.csv"
 ROWS_PATH = "/sql/rows"
 GONE = "The rows of this answer are no longer kept. Run the query again."
 
-_CELL_CHARACTERS = 1000  # of the grid; the CSV file has all
-_MEMORY_OF_CELL = 80  # what Python takes for a value besides its characters
-_GRID_ROWS = 1000  # in the browser at a time
+_CELL_CHARACTERS = 1000  # characters of a cell in the grid; the CSV file has all
+_MEMORY_OF_CELL = 80  # memory of a value in Python in addition to its characters
+_GRID_ROWS = 1000  # rows in the browser at a time
 _GRID_CELLS = 50_000
 _GRID_CHARACTERS = 2_000_000
-_PART_CHARACTERS = 200_000  # of a CSV file, made at once
-_KEPT_BYTES = 100_000_000  # of the answers of all pages
+_PART_CHARACTERS = 200_000  # part of a CSV file that is made at once
+_KEPT_BYTES = 100_000_000  # for the answers of all pages
 _OF_A_VISITOR = 4
 
 MOST_SECONDS = 10
 MOST_ROWS = 10_000
 MOST_COLUMNS = 200
 MOST_CELLS = 200_000
-MOST_CHARACTERS = 100_000  # of a value
+MOST_CHARACTERS = 100_000  # characters of a value
 MOST_BYTES = 16_000_000
-MOST_COST = 3_000_000  # in the planner's units: more is not done in MOST_SECONDS
+MOST_COST = 3_000_000  # in the planner's units: higher costs are not done within MOST_SECONDS
 MOST_WAITING = 30
-_AT_ONCE = 3  # of all visitors; the others wait
+_AT_ONCE = 3  # queries of all visitors; the others wait
 _BATCH_BYTES = 4_000_000
-_SIZE_OF_CELL = 24  # that a value counts for besides its own; a null, too
+_SIZE_OF_CELL = 24  # bytes that a value counts in addition to its own; the same for a null
 _CANCEL_SECONDS = 0.5  # between two attempts
 
 _NUMBERS = frozenset({20, 21, 23, 700, 701, 1700})  # integers, reals and numeric
@@ -77,7 +77,8 @@ EXCEPTION WHEN OTHERS THEN
     IF length(SQLERRM) + length(detail) < 4000 THEN RAISE; END IF;
     RAISE EXCEPTION USING ERRCODE = SQLSTATE, MESSAGE = left(SQLERRM, 1000) || ' ...';
 """
-# The plan of a query whose cursor is open: its text is one statement. SHOW and EXPLAIN have none.
+# The plan of a query whose cursor is open, so its text is one statement. SHOW and EXPLAIN have no
+# plan.
 _COST = """
 DO $$ DECLARE plan refcursor; explained json; cost text := '';
 BEGIN
@@ -113,8 +114,8 @@ BEGIN
     OPEN part FOR SELECT unnest(parts);
 {errors} END $$
 """
-# A text variable takes a value as its type writes it, unless the type has a function that makes
-# text: these keep their own type and are written by format().
+# A text variable takes a value in its type's own format, unless the type has a function that makes
+# text: values of these types keep their type and are written by format().
 _OWN_TYPES = {
     16: "boolean",
     18: '"char"',
@@ -126,14 +127,14 @@ _OWN_TYPES = {
 
 @dataclass(frozen=True, slots=True)
 class QueryAnswer:
-    """The rows of a query, every value as Postgres writes it."""
+    """The rows of a query, with every value in Postgres' text format."""
 
     columns: Sequence[str]
     are_numbers: Sequence[bool]
     """For each column, whether its values are numbers."""
     rows: Sequence[Sequence[str | None]]
     cut: str
-    """What the rows are of an answer that has more; empty if these are all."""
+    """Which rows these are, if the answer has more; empty if these are all."""
     longest: int
     """Longer values were cut to this many characters; 0 if none was."""
     seconds: float
@@ -198,7 +199,7 @@ class KeptAnswer:
 
 
 class KeptAnswers:
-    """The answers that pages show. If they take too much memory, the oldest are forgotten."""
+    """The answers that pages show. If they take too much memory, the oldest are dropped."""
 
     def __init__(self) -> None:
         self._kept: dict[str, KeptAnswer] = {}
@@ -246,7 +247,8 @@ def add_answer_routes(answers: Callable[[], KeptAnswers]) -> None:
         return _CsvResponse(kept)
 
     @app.get(ROWS_PATH)
-    def _(request: Request, key: str, page: int) -> Response:  # in a thread: rows take a while
+    # in a thread, because rows take a while
+    def _(request: Request, key: str, page: int) -> Response:
         kept = answers().find(key, request.state.visitor)
         if kept is None or not 0 <= page < len(kept.starts):
             return PlainTextResponse(GONE, 404)
@@ -274,11 +276,11 @@ class _CsvResponse(StreamingResponse):
 
 
 class QueryFaultError(ZerofleetError):
-    """A visitor's query that gave no answer; the message is for the visitor.
+    """A visitor's query that failed; the message is for the visitor.
 
     Args:
-        message: what was wrong.
-        place: the character of the query where, counted from 0; None: nowhere in particular.
+        message: the error.
+        place: index of the character of the query with the error, from 0; None: no place.
     """
 
     def __init__(self, message: str, place: int | None = None) -> None:
@@ -298,13 +300,13 @@ class _WaitingQuery:
 
 
 class VisitorQueries:
-    """Runs queries in threads and connections of their own, so that no page waits for a query.
+    """Runs queries in its own threads and connections, so that no page waits for a query.
 
-    A visitor has one query running and one waiting. Of those that wait, the next one is of the
-    token with the fewest queries running, so that many logins with one token are no advantage.
+    A visitor has one query running and one waiting. The next query to run belongs to the token with
+    the fewest running, so that many logins with one token are no advantage.
 
     Args:
-        url: of the database.
+        url: URL of the database.
     """
 
     def __init__(self, url: str) -> None:
@@ -312,26 +314,26 @@ class VisitorQueries:
         """The answers that pages show."""
         self._url = url
         self._threads = ThreadPoolExecutor(_AT_ONCE, "queries")
-        self._asked: list[_WaitingQuery] = []
+        self._queries: list[_WaitingQuery] = []
         self._number = 0
         self._ending: set[asyncio.Task[None]] = set()
 
     async def run(self, query: str, visitor: Visitor) -> KeptAnswer:
-        """Ask Postgres. If this is cancelled, the query is cancelled in Postgres, too.
+        """Run a query in Postgres; cancelling this call cancels the query in Postgres, too.
 
         Raises:
             QueryFaultError: the query is wrong, writes, or takes too long; or too many wait.
             StoreUnavailableError: Postgres does not answer.
         """
-        asked = self._enter(query, visitor)
+        entry = self._enter(query, visitor)
         try:
-            await asked.turn.wait()
+            await entry.turn.wait()
         except BaseException:
-            self._leave(asked)
+            self._leave(entry)
             raise
         running = QueryRun(self._url, query)
         done = asyncio.get_running_loop().run_in_executor(self._threads, _measured, running)
-        done.add_done_callback(lambda _: self._leave(asked))
+        done.add_done_callback(lambda _: self._leave(entry))
         try:
             answer, starts, num_bytes = await asyncio.shield(done)
         except asyncio.CancelledError:
@@ -342,33 +344,33 @@ class VisitorQueries:
         return self.answers.keep(answer, starts, num_bytes, visitor)
 
     def close(self) -> None:
-        """Take no more; those that run end by their own limits."""
+        """Accept no further queries; running ones end by their own limits."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     def _enter(self, query: str, visitor: Visitor) -> _WaitingQuery:
-        if sum(each.visitor is visitor for each in self._asked) > 1:
+        if sum(each.visitor is visitor for each in self._queries) > 1:
             raise QueryFaultError(
-                "a login has one query running and one waiting. Wait for those of your other pages"
+                "a login has one query running and one waiting. Wait for your other pages"
             )
-        if sum(not each.is_running for each in self._asked) >= MOST_WAITING:
+        if sum(not each.is_running for each in self._queries) >= MOST_WAITING:
             raise QueryFaultError(
                 f"{MOST_WAITING} queries are waiting already. Try again in a minute"
             )
         self._number += 1
-        asked = _WaitingQuery(visitor, query, self._number)
-        self._asked.append(asked)
+        entry = _WaitingQuery(visitor, query, self._number)
+        self._queries.append(entry)
         self._start_next()
-        return asked
+        return entry
 
-    def _leave(self, asked: _WaitingQuery) -> None:
-        self._asked.remove(asked)
+    def _leave(self, entry: _WaitingQuery) -> None:
+        self._queries.remove(entry)
         self._start_next()
 
     def _start_next(self) -> None:
-        running = [each.visitor for each in self._asked if each.is_running]
+        running = [each.visitor for each in self._queries if each.is_running]
         waiting = [
             each
-            for each in self._asked
+            for each in self._queries
             if not each.is_running and not any(each.visitor is other for other in running)
         ]
         if len(running) >= _AT_ONCE or not waiting:
@@ -380,7 +382,7 @@ class VisitorQueries:
         self._start_next()
 
     async def _end(self, running: QueryRun, done: asyncio.Future[Any]) -> None:
-        """Cancel a query until it has ended: between two statements Postgres ignores it."""
+        """Cancel a query until it has ended, because Postgres ignores it between two statements."""
         while not done.done():
             await asyncio.to_thread(running.cancel)
             await asyncio.wait({done}, timeout=_CANCEL_SECONDS)
@@ -395,15 +397,15 @@ def _measured(running: QueryRun) -> tuple[QueryAnswer, Sequence[int], int]:
 
 
 def run_query(url: str, query: str) -> QueryAnswer:
-    """Ask Postgres, in this thread; see ``QueryRun``."""
+    """Run a query in this thread; see ``QueryRun``."""
     return QueryRun(url, query).answer()
 
 
 class QueryRun:
-    """One query, with a connection of its own, because a query can change its settings.
+    """One query, with its own connection, because a query can change its settings.
 
     Args:
-        url: of the database.
+        url: URL of the database.
         query: the visitor's text.
     """
 
@@ -415,7 +417,7 @@ class QueryRun:
         self._is_cancelled = False
 
     def cancel(self) -> None:
-        """End the query, from another thread; a statement that runs in Postgres, too."""
+        """End the query from another thread, including a statement that is running in Postgres."""
         with self._lock:
             self._is_cancelled = True
             if self._connection is not None:
@@ -423,16 +425,14 @@ class QueryRun:
                     self._connection.cancel()
 
     def answer(self) -> QueryAnswer:
-        """Ask Postgres.
+        """Run the query in Postgres.
 
         Raises:
             QueryFaultError: the query is wrong, writes, or takes too long.
             StoreUnavailableError: Postgres does not answer.
         """
         if not self._query.strip() or "\0" in self._query:
-            raise QueryFaultError(
-                "write a query that answers with rows, such as SELECT * FROM runs"
-            )
+            raise QueryFaultError("write a query that returns rows, such as SELECT * FROM runs")
         began = time.monotonic()
         try:
             with self._connected() as connection:
@@ -514,10 +514,10 @@ class QueryRun:
 
 
 def _check_cost(cursor: psycopg2.extensions.cursor, query: str) -> None:
-    """Refuse a query, opened and not begun, that Postgres cannot do in time or memory.
+    """Refuse an opened query that Postgres cannot run within the limits of time or memory.
 
     Raises:
-        QueryFaultError: its plan costs too much, or it would run another query to explain it.
+        QueryFaultError: its plan costs too much, or explaining it would run another query.
     """
     cursor.execute(_COST)
     cursor.execute("SELECT current_setting('zerofleet.cost')")
@@ -534,7 +534,7 @@ def _check_cost(cursor: psycopg2.extensions.cursor, query: str) -> None:
 
 
 def _next_rows(columns: Sequence[Any], longest: int, room: int, rows: int) -> str:
-    """Return the statement for the next rows; no value in it is a visitor's."""
+    """Return the statement for the next rows; it contains no value of a visitor."""
     names = [f"c{place}" for place in range(len(columns))]
     types = [_OWN_TYPES.get(column.type_code, "text") for column in columns]
     return _NEXT.format(
@@ -561,7 +561,7 @@ def _cut_text(name: str, longest: int) -> str:
 
 
 def _fault(error: psycopg2.Error) -> QueryFaultError:
-    """Return what Postgres says, except where only our way of asking brings it about."""
+    """Return the error of Postgres, unless it results only from the way we run the query."""
     if error.pgcode in (errorcodes.OUT_OF_MEMORY, errorcodes.CONFIGURATION_LIMIT_EXCEEDED):
         return QueryFaultError(
             "it needs more memory or temporary files than a query may have: ask for less "
@@ -574,12 +574,16 @@ def _fault(error: psycopg2.Error) -> QueryFaultError:
         )
     if error.pgcode == errorcodes.INVALID_CURSOR_DEFINITION:
         return QueryFaultError(
-            "only one query at a time can be asked, and only one that answers with rows: nothing "
-            "is written here"
+            "only one query at a time can be run, and only one that returns rows: nothing is "
+            "written here"
         )
-    said = error.diag
-    parts = [said.message_primary or str(error).strip(), said.message_detail, said.message_hint]
-    position = said.internal_position
+    diagnostics = error.diag
+    parts = [
+        diagnostics.message_primary or str(error).strip(),
+        diagnostics.message_detail,
+        diagnostics.message_hint,
+    ]
+    position = diagnostics.internal_position
     return QueryFaultError(
         ". ".join(part for part in parts if part), int(position) - 1 if position else None
     )

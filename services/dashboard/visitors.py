@@ -1,4 +1,4 @@
-"""What a visitor may do: logins with the token of a role, and the simulations they may ask for.
+"""Logins with the token of a role, and the searches and simulations that a visitor may use.
 
 All pages search through ``VisitorPlayer``.
 """
@@ -36,10 +36,10 @@ _log = structlog.get_logger()
 SESSION_SECONDS = 12 * 3600
 _MAY_LOOK: frozenset[Role] = frozenset({"viewer", "client", "admin"})
 _MAY_SEARCH: frozenset[Role] = frozenset({"client", "admin"})
-_MOST_SESSIONS = 20  # of one token
+_MOST_SESSIONS = 20  # sessions of one token
 _MOST_ADDRESSES = 10_000
-_FAILURES = 5  # of an address in a minute
-_SEARCHES_OF_ONE = 2  # at once
+_FAILURES = 5  # failed logins of an address in a minute
+_SEARCHES_OF_ONE = 2  # searches of one visitor at once
 _MINUTE = 60.0
 
 _WAIT_SECONDS = 10.0
@@ -47,17 +47,17 @@ _SIGN_SECONDS = 0.3  # between two tables of a search
 
 
 class Allowance:
-    """Simulations of one visitor, or of all: a minute's worth at once, and as much in each minute.
+    """Quota of simulations for one visitor or for all: one minute's worth, refilled steadily.
 
     Args:
-        per_minute: simulations.
-        clock: seconds that only go on.
-        searches: that may run at once; others wait for ``turns``.
-        whose: for messages.
+        per_minute: simulations a minute.
+        clock: seconds that never go back.
+        searches: most searches at once; others wait for ``turns``.
+        whose: owner of the quota, for messages.
     """
 
     fastest: float | None
-    """Highest rate of a search that was seen, in simulations per second; None: none was seen."""
+    """Highest rate of a search so far, in simulations per second; None: there was none."""
 
     def __init__(
         self,
@@ -76,10 +76,10 @@ class Allowance:
         self._at = clock()
 
     def take(self, simulations: int) -> None:
-        """Use so many.
+        """Use this many simulations.
 
         Raises:
-            OverloadedError: so many are not left; it says when they are.
+            OverloadedError: not enough are left; the message says when they are.
         """
         now = self.now()
         gained = (now - self._at) * self.per_minute / _MINUTE
@@ -99,22 +99,22 @@ class Allowance:
         self._left -= simulations
 
     def give_back(self, simulations: int) -> None:
-        """Those of a search that was not made, or ended early."""
+        """Return the simulations of a search that was not made, or ended early."""
         self._left = min(self._left + simulations, self.per_minute)
 
 
 @dataclass(eq=False, slots=True)
 class Visitor:
-    """One login; where none is asked for, everybody on this machine."""
+    """One login; if no login is required, everybody on this machine."""
 
     name: str
     role: Role
     allowance: Allowance
-    """Shared by all logins with the same token."""
+    """Quota shared by all logins with the same token."""
     token: str = ""
-    """The digest of the token that it logged in with."""
+    """Digest of the token of the login."""
     until: float = float("inf")
-    """When it ends, by the clock of ``Visitors``."""
+    """End of the login, by the clock of ``Visitors``."""
     ended: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
@@ -124,13 +124,13 @@ class Visitor:
 
 
 class Visitors:
-    """Logs visitors in, and knows them again; sessions are in memory alone.
+    """Logs visitors in, and recognises them again; sessions are in memory only.
 
     Args:
-        tokens: that are accepted at this moment; None: no login is asked for.
-        simulations: a minute of all logins with one token, or of everybody where no login is
-            asked for.
-        clock: seconds that only go on.
+        tokens: returns the currently accepted tokens; None: no login is required.
+        simulations: simulations a minute of all logins with one token, or of everybody if no login
+            is required.
+        clock: seconds that never go back.
     """
 
     def __init__(
@@ -142,32 +142,32 @@ class Visitors:
         self._tokens = tokens
         self._simulations = simulations
         self._clock = clock
-        # Oldest first, by the digest of the session's id: what is in memory opens nothing.
+        # Oldest first, by the digest of the session's ID, so that memory holds no usable ID.
         self._sessions: OrderedDict[str, Visitor] = OrderedDict()
-        # By the digest of the token. Kept while the token is accepted: a new login must not bring
-        # a new minute's worth of simulations.
+        # By the digest of the token. Kept while the token is accepted: a new login must not bring a
+        # new minute's worth of simulations.
         self._allowances: dict[str, Allowance] = {}
         self._failures: OrderedDict[str, deque[float]] = OrderedDict()
         self._everybody = Visitor("everybody", "admin", Allowance(simulations, clock))
 
     @property
     def log_in(self) -> bool:
-        """Whether a login is asked for."""
+        """Whether a login is required."""
         return self._tokens is not None
 
     def enter(self, presented: str, address: str) -> str:
-        """Log a visitor in; the session's id, for the cookie.
+        """Log a visitor in, and return the session's ID for the cookie.
 
         A token has a limited number of sessions: a new one ends its oldest.
 
         Args:
             presented: the token.
-            address: where it comes from.
+            address: address of the visitor.
 
         Raises:
             OverloadedError: too many logins from there failed in the last minute.
             UnauthenticatedError: the token is unknown.
-            PermissionDeniedError: its role may not look.
+            PermissionDeniedError: its role may not see the page.
         """
         self._check_failures(address)
         token = find_token(self._tokens() if self._tokens is not None else (), presented)
@@ -198,7 +198,7 @@ class Visitors:
         return session
 
     def find(self, session: str) -> Visitor | None:
-        """The visitor of a session, while it lasts and its token is accepted."""
+        """Return the visitor of a session, while it lasts and its token is accepted."""
         if self._tokens is None:
             return self._everybody
         key = digest_of(session)
@@ -209,12 +209,12 @@ class Visitors:
         return visitor
 
     def leave(self, session: str) -> None:
-        """Log out; pages that are open are told nothing more."""
+        """Log out; open pages get no further updates."""
         if digest_of(session) in self._sessions:
             self._end(digest_of(session))
 
     async def keep_ending(self, every: float = 10.0) -> None:
-        """End, for ever, the sessions that are over, with the pages that are open in them."""
+        """End expired sessions, forever, with the pages that are open in them."""
         while True:
             await asyncio.sleep(every)
             tokens = self._tokens() if self._tokens is not None else ()
@@ -238,7 +238,7 @@ class Visitors:
         if len(times) >= _FAILURES:
             seconds = int(times[0] + _MINUTE - self._clock()) + 1
             raise OverloadedError(
-                f"Too many logins from {address} have failed: it is possible again in {seconds} s."
+                f"Too many logins from {address} have failed: try again in {seconds} s."
             )
 
     def _note_failure(self, address: str) -> None:
@@ -250,10 +250,10 @@ class Visitors:
 
 
 class _Turn:
-    """One search, and how many simulations it has made.
+    """One search, and the number of its simulations so far.
 
     Args:
-        simulations: that were asked for.
+        simulations: the requested number.
         everybody: keeps the rate of the fastest search.
     """
 
@@ -265,14 +265,14 @@ class _Turn:
         self._has_table = False
 
     def begin(self) -> None:
-        """Note that inference has the search from now on."""
+        """Record that inference has the search from now on."""
         self._counted_at = self._everybody.now()
 
     def count(self, simulations: int) -> None:
-        """Take the number of simulations from a table."""
+        """Record the number of simulations of a table."""
         now, before = self._everybody.now(), self._counted_at
-        # The time to the first table may be a model's loading time. Two tables that were read
-        # together, because this process was busy, say nothing about the rate.
+        # The time to the first table may include loading the model. Two tables that were read
+        # together, because this process was busy, reveal nothing about the rate.
         if self._has_table and before is not None and now - before > _SIGN_SECONDS / 2:
             rate = (simulations - self._counted) / (now - before)
             self._everybody.fastest = max(rate, self._everybody.fastest or 0.0)
@@ -284,7 +284,7 @@ class _Turn:
         return self._counted
 
     def at_most(self) -> int:
-        """Simulations that the search can have made by now, at the highest rate seen so far."""
+        """Return the most simulations that the search can have made, at the highest rate so far."""
         if self._counted_at is None:
             return 0
         if self._everybody.fastest is None:
@@ -295,32 +295,34 @@ class _Turn:
 
 @dataclass(frozen=True, slots=True)
 class VisitorPlayer:
-    """An ``AsyncPlayer`` as one visitor may use it; its errors, and two more.
+    """An ``AsyncPlayer`` with the limits of one visitor.
 
-    A search has one row at a time in inference's batches. So visitors have at most as many rows of
-    a batch as ``everybody`` lets searches run, whatever they ask, and self-play has the others; and
-    however fast those batches follow each other, they make no more simulations in a minute than
-    ``everybody`` has. A search that its visitor ends early is charged for the time that it ran, at
-    the highest rate seen so far: inference may have made that many simulations.
+    Each search uses one row per batch of inference, so visitors never take more rows than
+    ``everybody`` allows searches, and self-play has the others. However fast batches follow each
+    other, visitors' simulations in a minute never exceed ``everybody``'s. A search that its visitor
+    ends early is charged for the time that it ran, at the highest rate seen so far: inference may
+    have made that many simulations.
 
-    Its methods also raise ``PermissionDeniedError``, where the visitor may look alone, and
-    ``OverloadedError``, when its simulations are used up or others are searching; it says when it
-    is possible again.
+    Its methods raise the errors of ``AsyncPlayer``'s and two more: ``PermissionDeniedError`` if the
+    visitor may only view, and ``OverloadedError`` if its simulations are used up or others are
+    searching. The latter says when to try again.
     """
 
     player: AsyncPlayer
     visitor: Visitor
     everybody: Allowance
-    """Of all visitors together."""
+    """Quota of all visitors together."""
     num_simulations: int
-    """Of a search that does not say how many."""
+    """Default number of simulations."""
 
     async def describe(self) -> PlayerDescription:
-        """See ``AsyncPlayer``; no more simulations than the visitor may ask for."""
-        said = await self.player.describe()
+        """See ``AsyncPlayer``; the limit is at most the visitor's."""
+        described = await self.player.describe()
         allowed = min(self.visitor.allowance.per_minute, self.everybody.per_minute)
-        most = min(said.max_simulations, allowed)
-        return replace(said, num_simulations=min(said.num_simulations, most), max_simulations=most)
+        most = min(described.max_simulations, allowed)
+        return replace(
+            described, num_simulations=min(described.num_simulations, most), max_simulations=most
+        )
 
     async def search(
         self,
@@ -331,7 +333,7 @@ class VisitorPlayer:
         game: str = "",
         version: int | str = BEST,
     ) -> SearchTable:
-        """See ``AsyncPlayer``; it may take as long as it goes on."""
+        """See ``AsyncPlayer``; a search may take as long as it makes progress."""
         analysis = self.analyze(
             position,
             every_seconds=_SIGN_SECONDS,
@@ -358,14 +360,14 @@ class VisitorPlayer:
         game: str = "",
         version: int | str = BEST,
     ) -> AsyncGenerator[SearchTable]:
-        """See ``AsyncPlayer``; what an analysis that ends early cannot have made is given back."""
-        asked = self._asked(simulations)
-        async with self._turn(asked) as turn:
+        """See ``AsyncPlayer``; simulations saved by an early end are returned to the quota."""
+        allowed = self._allowed(simulations)
+        async with self._turn(allowed) as turn:
             analysis = self.player.analyze(
                 position,
                 every_simulations=every_simulations,
                 every_seconds=every_seconds,
-                simulations=asked,
+                simulations=allowed,
                 seed=seed,
                 game=game,
                 version=version,
@@ -375,20 +377,20 @@ class VisitorPlayer:
                     turn.count(table.simulations)
                     yield table
 
-    def _asked(self, simulations: int | None) -> int:
+    def _allowed(self, simulations: int | None) -> int:
         if not self.visitor.may_search:
             raise PermissionDeniedError(
-                f"the role {self.visitor.role} may look alone: log in with the token of a client "
+                f"the role {self.visitor.role} may only view: log in with the token of a client "
                 "to play and analyse"
             )
         return self.num_simulations if simulations is None else simulations
 
     @contextlib.asynccontextmanager
     async def _turn(self, simulations: int) -> AsyncGenerator[_Turn]:
-        """The visitor's and everybody's turn, for a search of so many simulations.
+        """Wait for the visitor's and everybody's turn, for a search of this many simulations.
 
-        If inference fails, the visitor pays for what the last table shows. If the visitor ends the
-        search early, it pays for all that inference can have made since.
+        If inference fails, the visitor is charged for the simulations of the last table. If the
+        visitor ends the search early, the charge includes all that inference can have made since.
         """
         simulations = max(simulations, 1)
         self.visitor.allowance.take(simulations)
@@ -417,6 +419,5 @@ class VisitorPlayer:
                 await held.enter_async_context(self.everybody.turns)
         except TimeoutError as error:
             raise OverloadedError(
-                "inference searches for other visitors, as many as it does at once: try again "
-                f"in {_WAIT_SECONDS:g} s"
+                f"the limit of searches at once is reached: try again in {_WAIT_SECONDS:g} s"
             ) from error

@@ -139,5 +139,5 @@ def test_bad_settings_are_one_line(tmp_path: Path) -> None:
         timeout=DEADLINE,
     )
     assert done.returncode == 2
-    assert "without TLS others could read along" in done.stderr
+    assert "without TLS others could read the traffic" in done.stderr
     assert "Traceback" not in done.stderr

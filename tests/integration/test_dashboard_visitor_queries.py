@@ -28,7 +28,7 @@ from zerofleet.services.dashboard.visitor_queries import (
 )
 from zerofleet.services.dashboard.visitors import Allowance, Visitor
 
-ONE_THAT_ANSWERS = "only one query at a time can be asked, and only one that answers with rows"
+ONE_THAT_ANSWERS = "only one query at a time can be run, and only one that returns rows"
 
 
 def test_values_are_as_postgres_writes_them(role_url: Callable[[str], str]) -> None:

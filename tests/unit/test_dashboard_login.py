@@ -348,9 +348,9 @@ def test_a_viewer_searches_nothing_and_others_wait_for_their_turn(
         everybody = Allowance(1_000, searches=0, whose="all visitors together have")
         viewer = Visitor("ann", "viewer", Allowance(600))
         client = Visitor("bob", "client", Allowance(600))
-        with pytest.raises(PermissionDeniedError, match="the role viewer may look alone"):
+        with pytest.raises(PermissionDeniedError, match="the role viewer may only view"):
             await VisitorPlayer(nobody, viewer, everybody, 100).search()
-        with pytest.raises(PermissionDeniedError, match="the role viewer may look alone"):
+        with pytest.raises(PermissionDeniedError, match="the role viewer may only view"):
             await anext(VisitorPlayer(nobody, viewer, everybody, 100).analyze())
         player = VisitorPlayer(nobody, client, everybody, 100)
         for _ in range(10):  # what was not searched is not counted

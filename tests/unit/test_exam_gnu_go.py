@@ -13,7 +13,7 @@ import pytest
 from numpy.typing import NDArray
 
 from tests.support.predictors import HashPredictor
-from zerofleet.cli.exam import _ExamRequest, _examine, _InProcess
+from zerofleet.cli.exam import _examine, _ExamRequest, _InProcess
 from zerofleet.config import RunConfig, run_from_values
 from zerofleet.database import Database
 from zerofleet.errors import ConfigError

@@ -200,7 +200,7 @@ def dial(
         return grpc.aio.secure_channel(address, tls, options=options)
     if not allow_plaintext and not is_local(address):
         raise ConfigError(
-            f"{address} is another machine, and without TLS others could read along: set "
+            f"{address} is another machine, and without TLS others could read the traffic: set "
             "ZEROFLEET_TLS_FOLDER (--tls), or ZEROFLEET_ALLOW_PLAINTEXT=true in a network that you "
             "trust"
         )
