@@ -34,8 +34,6 @@ NOT_YET: tuple[str, ...] = (
     "src/zerofleet/config",
     "src/zerofleet/database",
     "src/zerofleet/exam",
-    "src/zerofleet/games",
-    "src/zerofleet/gtp",
     "src/zerofleet/learning",
     "src/zerofleet/match",
     "src/zerofleet/models",

@@ -38,7 +38,7 @@ SLIPS = {
     **{
         f"{name} of a position": (
             f"def {name}{rest}",
-            f"{name}() is a method of a position, and is asked of the class: "
+            f"{name}() is a method of a position, and is called on the class: "
             "write @classmethod above it, and cls for self",
         )
         for name, rest in CLASS_METHODS.items()
@@ -50,7 +50,7 @@ SLIPS = {
             return [cls.action_to_string(action) for action in range(60)].index(text)
         """,
         "string_to_action('') raised ValueError: '' is not in list (FILE, line 7); "
-        "for a text that is not an action, answer None",
+        "for a text that is not an action, return None",
     ),
     "string_to_action finds -1": (
         """
@@ -58,7 +58,7 @@ SLIPS = {
         def string_to_action(cls, text):
             return " ".join(map(cls.action_to_string, range(60))).find(text or "?") // 5
         """,
-        "string_to_action('') answered -1: give a whole number below 60, "
+        "string_to_action('') returned -1: give a whole number below 60, "
         "or None for what is not an action",
     ),
     "string_to_action answers a text": (
@@ -67,7 +67,7 @@ SLIPS = {
         def string_to_action(cls, text):
             return text
         """,
-        "string_to_action('a1a2') answered 'a1a2': give a whole number below 60, "
+        "string_to_action('a1a2') returned 'a1a2': give a whole number below 60, "
         "or None for what is not an action",
     ),
     "action_to_string answers a number": (
@@ -76,7 +76,7 @@ SLIPS = {
         def action_to_string(cls, action):
             return action
         """,
-        "action_to_string(0) answered 0: give the action's word, a str",
+        "action_to_string(0) returned 0: give the action's word, a str",
     ),
     "action_to_string raises": (
         """
@@ -101,21 +101,21 @@ SLIPS = {
         def symmetric_point(cls, point, symmetry):
             return point + symmetry
         """,
-        "symmetric_point(35, 1) answered 36: give a whole number below 36",
+        "symmetric_point(35, 1) returned 36: give a whole number below 36",
     ),
     "copy without a return": (
         """
         def copy(self):
             twin = super().copy()
         """,
-        "ply 0: copy() answered None: return the copy",
+        "ply 0: copy() returned None: return the copy",
     ),
     "legal_actions without a return": (
         """
         def legal_actions(self):
             actions = super().legal_actions()
         """,
-        "ply 0: legal_actions() answered None: "
+        "ply 0: legal_actions() returned None: "
         "give a list of the actions' numbers, in ascending order",
     ),
     "legal_actions of points": (
@@ -123,7 +123,7 @@ SLIPS = {
         def legal_actions(self):
             return [(0, 1), (0, 2)]
         """,
-        "ply 0: legal_actions() answered [(0, 1), (0, 2)]: "
+        "ply 0: legal_actions() returned [(0, 1), (0, 2)]: "
         "give a list of the actions' numbers, in ascending order",
     ),
     "legal_actions of words": (
@@ -131,7 +131,7 @@ SLIPS = {
         def legal_actions(self):
             return ["0", "1"]
         """,
-        "ply 0: legal_actions() answered ['0', '1']: "
+        "ply 0: legal_actions() returned ['0', '1']: "
         "give a list of the actions' numbers, in ascending order",
     ),
     "legal_actions fails as it goes": (
@@ -207,7 +207,7 @@ SLIPS = {
             Domineering.apply(twin, action)
             return twin
         """,
-        "answered another position: change the position itself",
+        "returned another position: change the position itself",
     ),
     "is_terminal raises": (
         """
@@ -233,7 +233,7 @@ SLIPS = {
         def observation(self):
             return super().observation().tolist()
         """,
-        "ply 0: observation() answered a list: give a numpy array of bool or uint8",
+        "ply 0: observation() returned a list: give a numpy array of bool or uint8",
     ),
     "observation raises": (
         """
@@ -257,14 +257,14 @@ SLIPS = {
         def final_planes(self):
             return [[[0] * 6] * 6]
         """,
-        "final_planes() answered a list: give a numpy array of integers",
+        "final_planes() returned a list: give a numpy array of integers",
     ),
     "final_score without a return": (
         """
         def final_score(self):
             self.covered.sum()
         """,
-        "final_score() answered None: give the first player's lead, a number",
+        "final_score() returned None: give the first player's lead, a number",
     ),
 }
 

@@ -1,8 +1,8 @@
-"""The rules of the games, as Python sees them.
+"""The rules of the games, in Python.
 
 ``State`` is a position: ``State("connect_four", [3, 3])`` plays two actions from the start, checks
 them against the rules, and prints as a picture of the board. The rules of the core's games are in
-C++; who imports this package can also play games from outside the core: ``openspiel:chess``, and
+C++. Importing this package also enables games from outside the core: ``openspiel:chess``, and
 classes derived from ``Game``.
 """
 

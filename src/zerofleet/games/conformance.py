@@ -15,7 +15,7 @@ from zerofleet_core import GameSpec, ReplayBuffer, SearchConfig, SelfPlay
 from zerofleet.games import State, spec
 from zerofleet.games.python_game import raise_failure_in
 
-_ILLEGAL_TRIED = 5  # a position
+_ILLEGAL_TRIED = 5  # illegal actions tried per position
 _SEARCH_BATCHES = 500
 _SAMPLED = 64
 _TELLING_GAMES = 10  # fewer random games may have one winner by chance
@@ -23,15 +23,15 @@ _TELLING_GAMES = 10  # fewer random games may have one winner by chance
 
 @dataclass(frozen=True, slots=True)
 class Conformance:
-    """What was played while a game was checked."""
+    """Result of the check of a game."""
 
     game: str
     lengths: tuple[int, ...]
     """Plies of each random game."""
     results: Mapping[int, int]
-    """How many ended +1 (the first player won), -1 and 0."""
+    """Numbers of games that ended +1 (the first player won), -1 and 0."""
     remarks: tuple[str, ...] = ()
-    """What the contract allows, and what still keeps such a game from being learnt."""
+    """Facts that the contract allows, but that may prevent learning the game."""
 
     def __str__(self) -> str:
         first, second, drawn = (self.results.get(result, 0) for result in (1, -1, 0))
@@ -47,13 +47,13 @@ def check_game(name: str, games: int = 20, seed: int = 1) -> Conformance:
     """Play a game at random, search it and train on it, and check all that the services rely on.
 
     Args:
-        name: as in a run file.
+        name: game name, as in a run file.
         games: random games played to their end.
         seed: the same seed plays the same games.
 
     Raises:
-        ConfigError: there is no such game, or its class fails or answers what it must not; the
-            message names the method.
+        ConfigError: there is no such game, or its class fails or returns a wrong value; the message
+            names the method.
         AssertionError: the game breaks the contract; the message says how, and after which actions.
     """
     try:
@@ -82,7 +82,7 @@ def _check(name: str, games: int, seed: int) -> Conformance:
 
 
 def _look(state: State) -> tuple[object, ...]:
-    """All that is seen of a position."""
+    """Return everything that can be read from a position."""
     return (
         (state.ply, state.to_play, state.is_terminal, state.result, state.hash),
         tuple(state.legal_actions()),
@@ -94,7 +94,7 @@ def _look(state: State) -> tuple[object, ...]:
 def _play(
     sizes: GameSpec, generator: random.Random, seen: dict[int, tuple[object, ...]]
 ) -> tuple[list[int], int]:
-    """One random game with every position checked: its actions and its result."""
+    """Play one random game and check every position; return its actions and its result."""
     state, line = State(sizes.name), list[int]()
     _require(state.to_play == 0, sizes, line, "the first player is not to play at the start")
     while not state.is_terminal:
@@ -133,17 +133,17 @@ def _play(
 
 
 def _check_ending(sizes: GameSpec, state: State, line: list[int]) -> None:
-    """What the game tells of its end beside the result is the same when it is asked again."""
-    before, told = _look(state), _ending(sizes, state)
+    """Check that the game's final planes and score are the same when they are read again."""
+    before, ending = _look(state), _ending(sizes, state)
     for other in (state, state.copy(), State(sizes.name, line)):
         _require(
-            _ending(sizes, other) == told, sizes, line, "its end tells one thing, then another"
+            _ending(sizes, other) == ending, sizes, line, "its end tells one thing, then another"
         )
     _require(_look(state) == before, sizes, line, "telling of its end changed it")
 
 
 def _ending(sizes: GameSpec, state: State, symmetry: int = 0) -> tuple[list[int], float | None]:
-    """Final planes, as a symmetry moves them, and the score; none where the game tells none."""
+    """Return the final planes under a symmetry, and the score; empty if the game has none."""
     planes: list[int] = []
     if sizes.num_final_planes:
         for plane in state.final_planes().reshape(-1, sizes.board_points):
@@ -153,7 +153,7 @@ def _ending(sizes: GameSpec, state: State, symmetry: int = 0) -> tuple[list[int]
 
 
 def _moved_points(sizes: GameSpec, points: NDArray[np.bool_], symmetry: int) -> NDArray[np.int8]:
-    """A set of points ``[board_points]`` under a symmetry: the first plane of an observation."""
+    """Return a set of points ``[board_points]`` under a symmetry, as a plane of an observation."""
     bits = np.zeros(sizes.observation_shape[0] * sizes.board_points, np.bool_)
     bits[: sizes.board_points] = points
     moved = zerofleet_core.transform_observation(sizes.name, np.packbits(bits), symmetry)
@@ -204,7 +204,7 @@ def _check_refused(
 def _check_hash(
     sizes: GameSpec, state: State, line: list[int], seen: dict[int, tuple[object, ...]]
 ) -> None:
-    """The cache of predictions takes positions of one hash for one position."""
+    """Check that equal hashes mean equal positions: the cache of predictions relies on it."""
     shown = (state.observation().tobytes(), state.legal_actions())
     _require(
         seen.setdefault(state.hash, shown) == shown,
@@ -231,12 +231,12 @@ def _check_notation(sizes: GameSpec) -> None:
         except ValueError:
             continue
         raise _broken(
-            sizes, [], f"{text!r} is read as an action: string_to_action() answers None there"
+            sizes, [], f"{text!r} is read as an action: string_to_action() must return None"
         )
 
 
 def _moved(sizes: GameSpec, symmetry: int) -> NDArray[np.int64]:
-    """[num_actions] where a symmetry puts each action."""
+    """Return the image of each action under a symmetry, [num_actions]."""
     numbers = np.arange(sizes.num_actions, dtype=np.float32)
     came_from = zerofleet_core.transform_policy(sizes.name, numbers, symmetry).astype(np.int64)
     _require(
@@ -249,7 +249,7 @@ def _moved(sizes: GameSpec, symmetry: int) -> NDArray[np.int64]:
 
 
 def _check_symmetries(sizes: GameSpec) -> None:
-    """Every symmetry is a permutation of points and of actions that another one undoes."""
+    """Check that every symmetry permutes points and actions, and has an inverse."""
     name, generator = sizes.name, np.random.default_rng(1)
     bits = generator.integers(0, 2, sizes.observation_shape[0] * sizes.board_points, np.uint8)
     observation, own = np.packbits(bits), np.arange(sizes.num_actions)
@@ -273,12 +273,12 @@ def _check_symmetries(sizes: GameSpec) -> None:
 
 
 def _check_images(sizes: GameSpec, line: list[int]) -> None:
-    """Where a symmetry leaves the start as it is, the image of a game is a game."""
+    """Check that the image of a game is a game, if a symmetry leaves the start unchanged."""
     for symmetry in range(1, sizes.num_symmetries):
         moved = _moved(sizes, symmetry)
         state, image = State(sizes.name), State(sizes.name)
         if not _is_image(sizes, state, image, symmetry, moved):
-            continue  # as in Othello, whose first four discs lie in the way of a quarter turn
+            continue  # as in Othello, where a quarter turn moves the first four discs
         for ply, action in enumerate(line):
             state.apply(action)
             image.apply(int(moved[action]))
@@ -308,7 +308,7 @@ def _is_image(
 
 
 def _check_training(sizes: GameSpec, line: list[int], seed: int) -> None:
-    """The replay buffer rebuilds the positions of a stored game."""
+    """Check that the replay buffer rebuilds the positions of a stored game."""
     states = [State(sizes.name)]
     for action in line:
         states.append(states[-1].copy())
@@ -331,7 +331,7 @@ def _check_training(sizes: GameSpec, line: list[int], seed: int) -> None:
     observations, policies, values, plies, *_, results = buffer.sample_with_plies(
         _SAMPLED, seed, symmetry=False
     )
-    *_, told = buffer.sample_with_auxiliary(_SAMPLED, seed, symmetry=False)
+    *_, targets = buffer.sample_with_auxiliary(_SAMPLED, seed, symmetry=False)
     planes, score = _ending(sizes, states[-1])
     ending = np.array(planes if score is None else [*planes, score], np.float32)
     for row in range(_SAMPLED):
@@ -342,13 +342,13 @@ def _check_training(sizes: GameSpec, line: list[int], seed: int) -> None:
             bool((observations[row] == state.observation()).all())
             and np.flatnonzero(policies[row]).tolist() == legal[ply]
             and values[row] == results[row] == sign * result
-            and np.array_equal(told[row], sign * ending)
+            and np.array_equal(targets[row], sign * ending)
         )
         _require(kept, sizes, line[:ply], "the replay buffer rebuilds another position")
 
 
 def _check_search(sizes: GameSpec, seed: int) -> None:
-    """Self-play with a network that knows nothing plays games that replay."""
+    """Check that self-play with an untrained network plays games that replay."""
     engine = SelfPlay(sizes.name, 2, SearchConfig(num_simulations=4), seed)
     finished = engine.take_finished()
     for _ in range(_SEARCH_BATCHES):
@@ -390,12 +390,12 @@ def _broken(sizes: GameSpec, line: list[int], what: str) -> AssertionError:
 def _remarks(
     sizes: GameSpec, lines: Sequence[Sequence[int]], results: Mapping[int, int]
 ) -> tuple[str, ...]:
-    """What to look at in a game, in sentences that go on from "but".
+    """Return remarks on a game, in sentences that continue after "but".
 
     Args:
         sizes: the game.
         lines: random games, each the actions from the start to the end.
-        results: how many of them ended +1, -1 and 0.
+        results: number of games that ended +1, -1 and 0.
     """
     found: list[str] = []
     if not _shows_whose_turn(sizes, lines):
@@ -414,11 +414,11 @@ def _remarks(
 
 
 def _shows_whose_turn(sizes: GameSpec, lines: Sequence[Sequence[int]]) -> bool:
-    """Whether the planes go with the side to move, as far as random games show it.
+    """Return whether the planes show the side to move, as far as random games reveal it.
 
-    Either a point does in every position; or the planes are seen by who moves, as one's own and the
-    opponent's: then a plane is nearer to another one of the next ply, on the board as it is or
-    turned to the mover, than to itself.
+    Either one point does so in every position, or the planes are relative to the player to move:
+    own stones and the opponent's. In the latter case a plane resembles another plane of the next
+    ply, on the board as it is or rotated to the mover, more than it resembles itself.
     """
     games = [_seen_turns(sizes, line) for line in lines]
     seen, second = (np.concatenate(parts) for parts in zip(*games, strict=True))
@@ -440,7 +440,7 @@ def _shows_whose_turn(sizes: GameSpec, lines: Sequence[Sequence[int]]) -> bool:
 def _seen_turns(
     sizes: GameSpec, line: Sequence[int]
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Of each ply of a game the planes, ``[plies, *observation_shape]``, and if second to play."""
+    """Return the planes of each ply of a game, ``[plies, *observation_shape]``, and the player."""
     state, planes, second = State(sizes.name), list[NDArray[np.uint8]](), list[bool]()
     for action in line:
         planes.append(np.unpackbits(state.observation()))

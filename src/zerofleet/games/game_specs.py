@@ -1,7 +1,7 @@
-"""Which games there are: their names and sizes, and the rules of games from outside the core.
+"""The available games: their names and sizes, and the rules of games from outside the core.
 
 The name of a game from outside has a colon: the kind, then the game. The core calls ``find`` for
-every name that it does not know itself.
+every name that it does not know.
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ class Rules(Protocol):
 
 
 def is_outside(name: str) -> bool:
-    """Return whether a name is that of a game from outside the core."""
+    """Return whether a name is the name of a game from outside the core."""
     return ":" in name
 
 

@@ -1,4 +1,4 @@
-"""Go: the rules in a game's name, the stones of a position, and the score of its area."""
+"""Go: the rules in a game's name, the stones of a position, and the score by area."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from zerofleet_core import State, game_spec
 
 from zerofleet.errors import ConfigError
 
-_KOMI = 7.5  # the core's, for a name without komi
+_KOMI = 7.5  # the core's default for a name without komi
 EMPTY = -1
 
 
 @dataclass(frozen=True, slots=True)
 class GoRules:
-    """Tromp-Taylor rules as far as they vary, read from a name such as ``go(size=9,komi=7)``."""
+    """Variable parts of Tromp-Taylor rules, read from a name such as ``go(size=9,komi=7)``."""
 
     size: int  # rows, and columns
     komi: float  # White's points
@@ -45,13 +45,13 @@ class GoRules:
 
     @property
     def name(self) -> str:
-        """A name of the game with these rules."""
+        """Name of the game with these rules."""
         suicide = "true" if self.suicide else "false"
         return f"go(size={self.size},komi={self.komi:g},suicide={suicide})"
 
 
 def is_go(game: str) -> bool:
-    """Return whether a game's name is one of Go."""
+    """Return whether a game is Go."""
     return base_name(game) == "go"
 
 
@@ -67,9 +67,9 @@ def _settings(game: str) -> dict[str, str]:
 
 
 class GoBoard:
-    """A board as it lies: ``stones[point]`` is 0 (black), 1 (white) or ``EMPTY``.
+    """The stones of a position: ``stones[point]`` is 0 (black), 1 (white) or ``EMPTY``.
 
-    Points are numbered ``size * row + column`` from the top left, as actions are.
+    Points are numbered ``size * row + column`` from the top left, like actions.
     """
 
     def __init__(self, state: State) -> None:

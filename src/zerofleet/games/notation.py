@@ -1,4 +1,4 @@
-"""Actions and numbers as a person writes them, and moves by a given colour."""
+"""Actions and numbers in a person's notation, and moves by a given colour."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from zerofleet_core import State, game_spec
 from zerofleet.errors import IllegalActionError
 from zerofleet.games.game_specs import spec
 
-_SHOWN = 200  # characters of what a person wrote, in messages
+_SHOWN = 200  # characters of a person's text in messages
 _ACTIONS_ARE_POINTS = ("go", "gomoku", "mnk", "othello", "tic_tac_toe")
 COLOURS = ("black", "white")  # by player
 
@@ -47,7 +47,7 @@ def whole_number(text: str, most: int) -> int | None:
     if not (text.isascii() and text.isdecimal()):
         return None
     digits = text.lstrip("0") or "0"
-    # The length comes first: Python refuses to read thousands of digits.
+    # The length is compared first, because Python refuses to read thousands of digits.
     return int(digits) if len(digits) <= len(str(most)) and int(digits) <= most else None
 
 

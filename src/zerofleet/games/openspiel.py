@@ -25,14 +25,14 @@ from numpy.typing import NDArray
 from zerofleet.errors import ConfigError
 
 _MOST_ACTIONS = 32_767  # smallint in positions.action
-_MOST_NUMBERS = 1_000_000  # of an observation; 19x19 Go has 1,444
+_MOST_NUMBERS = 1_000_000  # numbers of an observation; 19x19 Go has 1,444
 # A name may come from the database, and OpenSpiel's error about a file quotes a line of it.
 _READS_FILES = re.compile(
     r"\b(?:efg_game|nfg_game)\b|\b\w*(?:file|path|root|dir)\w*\s*=", re.IGNORECASE
 )
 
 _MOST_PLIES = 30_000  # positions.ply is a smallint
-_MOST_STEPS = 8  # of a plane's thermometer
+_MOST_STEPS = 8  # limit for a plane's thermometer code
 _SAMPLE_GAMES = 20
 _SAMPLE_POSITIONS = 2_000
 
@@ -58,7 +58,7 @@ def load_openspiel(name: str) -> OpenSpielRules:
         reasons = _why_not(game)
         if not reasons:
             return OpenSpielRules(game)
-    # Numbers that a game cannot have end in any of these, some of them in our own arithmetic.
+    # Impossible numbers in a game's name raise any of these, some of them in our own arithmetic.
     except (
         pyspiel.SpielError,
         ArithmeticError,
@@ -129,10 +129,10 @@ def _why_not_kind(kind: SpielKind) -> list[str]:
 class OpenSpielRules:
     """The rules of one game of OpenSpiel.
 
-    Player 0 is who moves first, whatever OpenSpiel's number of that player is. An action is written
-    as OpenSpiel writes it in the position, without spaces; where it is not legal, as OpenSpiel
-    writes it everywhere if that is one word, otherwise as its number. Returns count by their sign.
-    A game that reaches ``max_length`` is a draw.
+    Player 0 moves first, whatever OpenSpiel's number of that player is. An action is written as
+    OpenSpiel writes it in the position, without spaces. An action that is not legal there is
+    written as OpenSpiel writes it everywhere if that is one word, otherwise as its number. Returns
+    count by their sign. A game that reaches ``max_length`` is a draw.
     """
 
     num_symmetries = 1
@@ -156,7 +156,7 @@ class OpenSpielRules:
         return OpenSpielPosition(self, self.game.new_initial_state(), 0, 0)
 
     def symmetric_point(self, point: int, symmetry: int) -> int:
-        """See ``Rules``; OpenSpiel does not say what a game's symmetries are."""
+        """See ``Rules``; OpenSpiel does not specify a game's symmetries."""
         del symmetry
         return point
 
@@ -189,7 +189,8 @@ class OpenSpielPosition:
         self._rules = rules
         self._state = state
         self._ply = ply
-        self._names_here: dict[int, str] | None = None  # of legal actions, once somebody asks
+        # names of legal actions; None until they are needed
+        self._names_here: dict[int, str] | None = None
         self.to_play = to_play
         self.is_terminal = ply >= rules.max_length or state.is_terminal()
 
@@ -257,9 +258,9 @@ class OpenSpielPosition:
 class Tensor:
     """Reads a game's observation tensor as planes: ``shape`` is (planes, rows, columns).
 
-    A tensor ``[c, h, w]`` stays as it is; ``[c, n]`` becomes ``[c, s, s]`` where n is s squared,
-    else ``[c, 1, n]``; ``[n]`` becomes n planes of one point; what has more dimensions keeps its
-    last two. A game without an observation tensor shows its information state's.
+    A tensor ``[c, h, w]`` stays as it is. ``[c, n]`` becomes ``[c, s, s]`` if n is s squared, else
+    ``[c, 1, n]``. ``[n]`` becomes n planes of one point. A tensor with more dimensions keeps its
+    last two. For a game without an observation tensor, the information state's is read.
     """
 
     def __init__(self, game: SpielGame) -> None:
@@ -289,7 +290,7 @@ class PlaneCode:
     between neighbours among the values seen. If there are more than 8, 8 evenly spaced ones count.
 
     Args:
-        values: values of each plane in the sample, besides 0 and 1.
+        values: values of each plane in the sample, except 0 and 1.
         shape: shape of the tensor, (planes, rows, columns).
     """
 
@@ -355,7 +356,7 @@ def take_sample(game: SpielGame, tensor: Tensor) -> Sample:
             texts = _with_texts(texts, state, player, legal)
             if number == 0:
                 letters.update(*(state.action_to_string(player, action) for action in legal))
-            # Of the generator's methods only this one stays the same in all versions of Python.
+            # Only this method of the generator stays the same in all versions of Python.
             state.apply_action(legal[int(generator.random() * len(legal))])
     sample.any_case = not (any(map(str.isupper, letters)) and any(map(str.islower, letters)))
     if texts is not None and _are_plain(texts):
@@ -376,7 +377,7 @@ def _with_texts(
 
 
 def _are_plain(texts: dict[int, str]) -> bool:
-    """Return whether each text means one action, and can be told from a number in a line."""
+    """Return whether each text means one action, and differs from a number."""
     every = texts.values()
     return len(set(every)) == len(texts) and all(
         len(text.split()) == 1 and text.strip() == text and not text.isdecimal() for text in every
@@ -403,7 +404,7 @@ class SpielState(Protocol):
         ...
 
     def clone(self) -> SpielState:
-        """An independent copy."""
+        """Return an independent copy."""
         ...
 
     def returns(self) -> list[float]:
@@ -475,7 +476,7 @@ class SpielGame(Protocol):
 
 
 class Pyspiel(Protocol):
-    """The Python module, as far as it is used here; it has no types of its own."""
+    """The parts of the Python module that are used here; it has no types of its own."""
 
     SpielError: type[Exception]
 

@@ -1,8 +1,8 @@
 """Games written in Python: a class derived from ``Game``, imported by name and checked.
 
 ``load_class_rules`` imports the class behind ``python:MODULE:CLASS``. ``ClassRules`` and
-``ClassPosition`` are its rules as the core calls them: each answer of the class is checked, and a
-wrong one is described with the method, the value and the remedy.
+``ClassPosition`` are its rules for the core. They check each return value of the class, and
+describe a wrong one with the method, the value and the remedy.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from zerofleet.errors import ConfigError
 
 NO_ANSWER = object()
-"""Placeholder for the answer of a method that has not returned."""
+"""Placeholder for the return value of a method that has not returned."""
 
 _LATEST: deque[ConfigError] = deque(maxlen=8)  # threads may fail at the same time
 
@@ -49,8 +49,8 @@ class Game(ABC):
     the start, where the first player, 0, is to play. One player may play twice in a row.
 
     A class sets ``num_actions``, ``observation_shape`` and ``max_length``; a position has
-    ``to_play``, ``is_terminal`` and ``result``, as attributes or properties. What has a default
-    here need not be written.
+    ``to_play``, ``is_terminal`` and ``result``, as attributes or properties. Attributes with a
+    default are optional.
 
     Symmetries are permutations of the board under which the rules stay the same. They multiply the
     training data by their number. They are numbered from 0, the identity.
@@ -59,16 +59,16 @@ class Game(ABC):
     num_actions: ClassVar[int]
     """Actions are the numbers 0 to this, exclusive; at most 32,767."""
     observation_shape: ClassVar[tuple[int, int, int]]
-    """(planes, rows, columns) of what the network sees."""
+    """Shape of the network's input, (planes, rows, columns)."""
     max_length: ClassVar[int]
-    """Plies of the longest game, at most 30,000: by then it must be over."""
+    """Plies of the longest game, at most 30,000: the game must be over by then."""
     num_symmetries: ClassVar[int] = 1
     """Symmetries of the board, the identity included."""
     num_final_planes: ClassVar[int] = 0
     """Number of planes of ``final_planes``; 0: the game has none."""
 
     to_play: int
-    """0 the first player, 1 the second; in a terminal position, who would be next."""
+    """0 the first player, 1 the second; in a terminal position, the player who would be next."""
     is_terminal: bool
     """Whether the game is over."""
     result: int
@@ -76,55 +76,55 @@ class Game(ABC):
 
     @abstractmethod
     def legal_actions(self) -> list[int]:
-        """In ascending order, at least one; asked of positions that are not terminal."""
+        """Return the legal actions in ascending order, at least one; not called after the end."""
 
     @abstractmethod
     def apply(self, action: int) -> None:
-        """Play a legal action: the core has checked that it is one."""
+        """Play an action that the core has checked to be legal."""
 
     @abstractmethod
     def copy(self) -> Self:
-        """An independent copy; the search makes one for each action that it tries."""
+        """Return an independent copy; the search makes one for each action that it tries."""
 
     @abstractmethod
     def observation(self) -> NDArray[Any]:
-        """The planes, ``observation_shape``, bool or uint8 of zeros and ones.
+        """Return the planes, ``observation_shape``, bool or uint8 with zeros and ones.
 
-        They must tell positions apart that the players play differently, the player to move
-        included: the network sees nothing else.
+        They must distinguish all positions that the players play differently, including the player
+        to move, because the network sees nothing else.
         """
 
     def final_planes(self) -> NDArray[Any]:
-        """Return who has each point in the end, for networks to learn next to the result.
+        """Return the owner of each point at the end, which networks can learn in addition.
 
         +1 where the first player has it, -1 where the second has, 0 where neither has: discs,
-        territory, whatever decides. Asked of terminal positions only, and only where
-        ``num_final_planes`` is above 0; any integer dtype, (num_final_planes, rows, columns).
+        territory, whatever decides. Called for terminal positions only, and only if
+        ``num_final_planes`` is above 0. Any integer dtype, (num_final_planes, rows, columns).
         """
         raise NotImplementedError
 
     def final_score(self) -> float:
-        """The first player's lead in the end, in points that the game counts.
+        """Return the first player's lead at the end, in the game's points.
 
-        A class that defines it has a score; it is asked of terminal positions only.
+        A class that defines it has a score; it is called for terminal positions only.
         """
         raise NotImplementedError
 
     @classmethod
     def symmetric_point(cls, point: int, symmetry: int) -> int:
-        """Where a symmetry puts a point; points are ``columns * row + column``."""
+        """Return the image of a point under a symmetry; points are ``columns * row + column``."""
         del symmetry
         return point
 
     @classmethod
     def symmetric_action(cls, action: int, symmetry: int) -> int:
-        """Where a symmetry puts an action."""
+        """Return the image of an action under a symmetry."""
         del symmetry
         return action
 
     @classmethod
     def action_to_string(cls, action: int) -> str:
-        """How people write an action, without spaces."""
+        """Return how people write an action, without spaces."""
         return str(action)
 
     @classmethod
@@ -140,10 +140,10 @@ class Game(ABC):
         return folded.index(text.casefold()) if folded.count(text.casefold()) == 1 else None
 
     def __str__(self) -> str:
-        """The picture of the position; by default the planes, one below the other.
+        """Return a picture of the position; by default the planes, one below the other.
 
-        A picture with a line for each row and a mark for each point, "." where nothing stands, is
-        the game's board on the page too.
+        A picture with a line for each row and a mark for each point, "." for an empty one, also
+        becomes the board on the game's page.
         """
         planes = np.asarray(self.observation(), np.bool_)
         return "\n\n".join(
@@ -168,40 +168,40 @@ def failure_in(error: Exception) -> ConfigError | None:
 
 
 def raise_failure_in(error: Exception) -> None:
-    """Raise the failure that ``failure_in`` finds; return where there is none."""
+    """Raise the failure that ``failure_in`` finds; return if there is none."""
     failure = failure_in(error)
     if failure is not None:
         raise failure from failure.__cause__
 
 
 def describe_failure(
-    game: type[Game], asked: str, error: Exception, answer: object = NO_ANSWER, wanted: str = ""
+    game: type[Game], access: str, error: Exception, answer: object = NO_ANSWER, wanted: str = ""
 ) -> str:
     """Describe a class's failure for the person who writes it.
 
     Args:
         game: the class.
-        asked: an attribute (``is_terminal``), or a call with its arguments (``apply(3)``).
+        access: an attribute (``is_terminal``), or a call with its arguments (``apply(3)``).
         error: exception of the call, or of reading its answer.
         answer: the answer, if there is one.
         wanted: the remedy for a wrong answer.
     """
-    raised = f"{asked} raised {_one_line(traceback.format_exception_only(error)[-1])}"
+    raised = f"{access} raised {_one_line(traceback.format_exception_only(error)[-1])}"
     place = _place(game, error)
     if place:
         return f"{raised} ({place})"
     if answer is not NO_ANSWER:
-        return describe_answer(asked, answer, wanted)
-    name, is_method, _ = asked.partition("(")
-    if isinstance(error, TypeError) and is_method:  # the call itself went wrong
+        return describe_answer(access, answer, wanted)
+    name, is_method, _ = access.partition("(")
+    if isinstance(error, TypeError) and is_method:  # the call itself failed
         return f"{raised}; write it as def {name}({', '.join(_parameters(name))})"
     return raised
 
 
-def describe_answer(asked: str, answer: object, wanted: str) -> str:
+def describe_answer(access: str, answer: object, wanted: str) -> str:
     """Describe a wrong answer and its remedy."""
-    verb = "answered" if asked.endswith(")") else "is"
-    return f"{asked} {verb} {_one_line(_repr.repr(answer))}: {wanted}"
+    verb = "returned" if access.endswith(")") else "is"
+    return f"{access} {verb} {_one_line(_repr.repr(answer))}: {wanted}"
 
 
 def _place(game: type[Game], error: Exception) -> str:
@@ -243,7 +243,7 @@ class ClassRules:
 
     def __init__(self, name: str, game: type[Game]) -> None:
         self.name = name
-        self._game: Any = game  # what somebody else's class answers may be of any type
+        self._game: Any = game  # a user's class may return any type
         self.num_actions = _whole(name, "num_actions", game.num_actions, _MOST_ACTIONS)
         self.max_length = _whole(name, "max_length", game.max_length, _MOST_PLIES)
         self.num_symmetries = _whole(name, "num_symmetries", game.num_symmetries, 1 << 10)
@@ -272,18 +272,18 @@ class ClassRules:
 
     def action_to_string(self, action: int) -> str:
         """See ``Rules``."""
-        asked = f"action_to_string({action})"
+        access = f"action_to_string({action})"
         try:
             text: object = self._game.action_to_string(action)
         except Exception as error:
-            raise self.failed(asked, error) from error
+            raise self.failed(access, error) from error
         if not isinstance(text, str):
-            raise self.wrong(describe_answer(asked, text, "give the action's word, a str"))
+            raise self.wrong(describe_answer(access, text, "give the action's word, a str"))
         return text
 
     def string_to_action(self, text: str) -> int | None:
         """See ``Rules``."""
-        asked, answer = f"string_to_action({text!r})", cast("Any", NO_ANSWER)
+        access, answer = f"string_to_action({text!r})", cast("Any", NO_ANSWER)
         wanted = f"give a whole number below {self.num_actions}, or None for what is not an action"
         try:
             answer = self._game.string_to_action(text)
@@ -291,12 +291,12 @@ class ClassRules:
                 return None
             action = operator.index(answer)
         except Exception as error:
-            told = describe_failure(self._game, asked, error, answer, wanted)
+            failure = describe_failure(self._game, access, error, answer, wanted)
             if answer is NO_ANSWER:
-                told += "; for a text that is not an action, answer None"
-            raise self.wrong(told) from error
+                failure += "; for a text that is not an action, return None"
+            raise self.wrong(failure) from error
         if not 0 <= action < self.num_actions:
-            raise self.wrong(describe_answer(asked, answer, wanted))
+            raise self.wrong(describe_answer(access, answer, wanted))
         return action
 
     def wrong(self, what: str, ply: int | None = None) -> ConfigError:
@@ -306,25 +306,25 @@ class ClassRules:
 
     def failed(
         self,
-        asked: str,
+        access: str,
         error: Exception,
         answer: object = NO_ANSWER,
         wanted: str = "",
         ply: int | None = None,
     ) -> ConfigError:
         """Return an error about a failed call; see ``describe_failure``."""
-        return self.wrong(describe_failure(self._game, asked, error, answer, wanted), ply)
+        return self.wrong(describe_failure(self._game, access, error, answer, wanted), ply)
 
     def _moved(self, method: str, number: int, symmetry: int, bound: int) -> int:
-        asked, answer = f"{method}({number}, {symmetry})", NO_ANSWER
+        access, answer = f"{method}({number}, {symmetry})", NO_ANSWER
         wanted = f"give a whole number below {bound}"
         try:
             answer = getattr(self._game, method)(number, symmetry)
             moved = operator.index(answer)
         except Exception as error:
-            raise self.failed(asked, error, answer, wanted) from error
+            raise self.failed(access, error, answer, wanted) from error
         if not 0 <= moved < bound:
-            raise self.wrong(describe_answer(asked, answer, wanted))
+            raise self.wrong(describe_answer(access, answer, wanted))
         return moved
 
     def _make_start(self) -> Game:
@@ -336,7 +336,7 @@ class ClassRules:
     def _check_start(self) -> None:
         """Check the start position, before anything is played."""
         game = self._make_start()
-        # `result` may be a property that refuses to answer before the end, so it is not read.
+        # `result` may be a property that fails before the end, so it is not read.
         missing = [
             each for each in _POSITION if not hasattr(self._game, each) and not hasattr(game, each)
         ]
@@ -360,16 +360,16 @@ class ClassRules:
 
 
 class ClassPosition:
-    """A position with its ply, whose answers are checked.
+    """A position with its ply; the return values of its class are checked.
 
-    The search calls it for each node, so a correct answer takes no call besides the class's own.
+    The search calls it for each node, so a correct value costs only the class's own call.
     """
 
     __slots__ = ("_game", "_ply", "_rules")
 
     def __init__(self, rules: ClassRules, game: Game, ply: int) -> None:
         self._rules = rules
-        self._game: Any = game  # what somebody else's class answers may be of any type
+        self._game: Any = game  # a user's class may return any type
         self._ply = ply
 
     @property
@@ -421,7 +421,7 @@ class ClassPosition:
             raise self._failed(f"apply({action})", error) from error
         if answer is not None and answer is not self._game and isinstance(answer, Game):
             raise self._wrong(
-                f"apply({action}) answered another position: change the position itself"
+                f"apply({action}) returned another position: change the position itself"
             )
         self._ply += 1
 
@@ -431,7 +431,7 @@ class ClassPosition:
             twin = self._game.copy()
         except Exception as error:
             raise self._failed("copy()", error) from error
-        # Almost always of the same class, and that is quicker to see.
+        # It is nearly always of the same class, which is quicker to check.
         if type(twin) is not type(self._game) and not isinstance(twin, Game):
             raise self._wrong(describe_answer("copy()", twin, "return the copy"))
         return ClassPosition(self._rules, twin, self._ply)
@@ -496,16 +496,16 @@ class ClassPosition:
             raise self._failed(f"{method}()", error) from error
         if not issubclass(type(planes), np.ndarray):
             kind = type(planes).__name__
-            raise self._wrong(f"{method}() answered a {kind}: give a numpy array of {numbers}")
+            raise self._wrong(f"{method}() returned a {kind}: give a numpy array of {numbers}")
         return planes
 
     def _wrong(self, what: str) -> ConfigError:
         return self._rules.wrong(what, self._ply)
 
     def _failed(
-        self, asked: str, error: Exception, answer: object = NO_ANSWER, wanted: str = ""
+        self, access: str, error: Exception, answer: object = NO_ANSWER, wanted: str = ""
     ) -> ConfigError:
-        return self._rules.failed(asked, error, answer, wanted, self._ply)
+        return self._rules.failed(access, error, answer, wanted, self._ply)
 
 
 def _whole(name: str, what: str, value: object, most: int, least: int = 1) -> int:
@@ -541,12 +541,12 @@ def load_class_rules(name: str) -> ClassRules:
 
 
 def import_class(name: str) -> type[Any]:
-    """Return the class of a name; its module may lie in the working directory.
+    """Return the class of a name; its module may be in the working directory.
 
-    Services run where ``zerofleet up`` was typed, so the same name means the same class to all of
-    them. In a container the module is installed, or its folder is on ``PYTHONPATH``. The working
-    directory is not searched first for other modules: ``redis.py`` there must not replace the
-    library.
+    Services run in the folder where ``zerofleet up`` was started, so the same name means the same
+    class to all of them. In a container the module is installed, or its folder is on
+    ``PYTHONPATH``. The working directory is not searched first for other modules: ``redis.py``
+    there must not replace the library.
 
     Raises:
         ConfigError: the name is not of that form, the module does not import, or has no such class.
@@ -572,7 +572,7 @@ def import_class(name: str) -> type[Any]:
 def _import(name: str, module_name: str) -> ModuleType:
     here = os.getcwd()
     if here not in sys.path and "" not in sys.path:
-        sys.path.append(here)  # last, for what the game's module imports
+        sys.path.append(here)  # last, for imports of the game's module
     try:
         _import_from(here, module_name.partition(".")[0])
         return importlib.import_module(module_name)
@@ -590,7 +590,7 @@ def _import(name: str, module_name: str) -> ModuleType:
 
 
 def _import_from(folder: str, name: str) -> None:
-    """Import a top-level module or package from a folder if it is there and not imported yet."""
+    """Import a top-level module or package from a folder if it exists and is not imported yet."""
     if name in sys.modules:
         return
     spec = PathFinder.find_spec(name, [folder])
@@ -615,6 +615,6 @@ def _require_class_methods(name: str, game: type[Game]) -> None:
     for each in _CLASS_METHODS:
         if isinstance(inspect.getattr_static(game, each), (FunctionType, property)):
             raise ConfigError(
-                f"game '{name}': {each}() is a method of a position, and is asked of the class: "
+                f"game '{name}': {each}() is a method of a position, and is called on the class: "
                 "write @classmethod above it, and cls for self"
             )

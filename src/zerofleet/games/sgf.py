@@ -1,7 +1,7 @@
 """Games as SGF files (FF4): Go (GM 1) and Othello (GM 2).
 
-A point is two letters, column then row from the top left, for Othello as for Go: FF4 leaves
-Othello's points open. An empty value is a pass. The grammar is sgfmill's.
+A point is two letters, column then row from the top left, for both games: FF4 does not define
+Othello's points. An empty value is a pass. The grammar is sgfmill's.
 
 SGF is older than UTF-8. Files from Japan, China, Taiwan and Korea are often in Shift-JIS, GBK, Big5
 or EUC-KR. There the second byte of a character may be a backslash (0x5C) or a bracket (0x5D), which
@@ -34,8 +34,8 @@ _MAX_SIZE = 19
 _KOMI = re.compile(r"[+-]?(\d{1,9}([.,]\d{0,9})?|[.,]\d{1,9})", re.ASCII)
 # AP of programs that write komi in hundredths: Fox, and gokifu.com (through SGFC).
 _IN_HUNDREDTHS = {"foxwq": "Fox", "sgfc": "gokifu.com"}
-_LEAST_HUNDREDTHS = 50  # of these programs
-_LEAST_HUNDREDTHS_OF_ANY = 200  # for other values of AP; no game has such a komi
+_LEAST_HUNDREDTHS = 50  # komi from which these programs mean hundredths
+_LEAST_HUNDREDTHS_OF_ANY = 200  # the same for other values of AP; no game has such a komi
 
 MAX_CHARACTERS = 1 << 18
 """Longest text that is read: about a hundred times a game of 19x19 without comments."""
@@ -43,7 +43,7 @@ MAX_BYTES = 4 * MAX_CHARACTERS
 """Longest file that is read: as many characters of four bytes each."""
 
 Node = dict[str, list[str]]
-"""The values of each property, as they stand between brackets."""
+"""The values of each property, unparsed."""
 
 _grammar: Any = sgf_grammar  # sgfmill has no types
 
@@ -59,8 +59,8 @@ _DECLARABLE = re.compile(
     r"utf-8|ascii|iso(8859-|2022_)\w+|cp(437|8[5-7]\d|9\d\d|125\d)|koi8-\w|big5\w*|gb\w+|hz|euc_\w+"
     r"|shift_jis\w*|johab|tis-620|mac-\w+"
 )
-# Wider encodings of the same bytes, which Windows and browsers take for those that files name
-# (WHATWG Encoding Standard, section 4.2).
+# Wider encodings of the same bytes, which Windows and browsers use for the encodings that files
+# name (WHATWG Encoding Standard, section 4.2).
 _WIDER = {
     "shift_jis": ("cp932", "shift_jis_2004"),
     "cp932": ("cp932", "shift_jis_2004"),
@@ -72,8 +72,8 @@ _WIDER = {
     "euc_jp": ("euc_jp", "euc_jis_2004"),
 }
 _MULTI_BYTE = ("cp932", "gb18030", "cp950", "cp949", "euc_jp")
-# Stands for every single-byte encoding: it fits all bytes, and such encodings have the same bytes
-# for the characters of SGF's syntax.
+# Stands for every single-byte encoding: it fits all bytes, and such encodings share the bytes of
+# SGF's syntax.
 _SINGLE_BYTE = "latin-1"
 # Properties that define a game, unlike names and comments.
 _PLAYED = ("GM", "SZ", "KM", "HA", "RU", "AP", "B", "W", "AB", "AW", "AE")
@@ -83,12 +83,12 @@ _PLAYED = ("GM", "SZ", "KM", "HA", "RU", "AP", "B", "W", "AB", "AW", "AE")
 class SgfGame:
     """A game as actions from the start, with the properties to write."""
 
-    game: str  # with its rules
+    game: str  # name with its rules
     actions: Sequence[int]
     black: str = ""
     white: str = ""
     resigned: bool = False  # by the player to move after the last action
-    comments: Sequence[str] = ()  # of each ply, as far as there are any
+    comments: Sequence[str] = ()  # comments of the first plies
     values: Sequence[float | None] = ()  # before each ply, for the first player, in [-1, 1]
     root: dict[str, str] = field(default_factory=dict[str, str])  # further properties
 
@@ -120,7 +120,7 @@ def write(played: SgfGame) -> str:
     if is_go(played.game):
         for node, value in zip(nodes, played.values, strict=False):
             if value is not None:
-                # Sabaki's own: Black's win rate in percent, of the position at its node.
+                # Sabaki's property: Black's win rate in percent, for the position at its node.
                 node["SBKV"] = [f"{50 * (1 + value):.2f}"]
     return format_nodes(nodes)
 
@@ -129,7 +129,7 @@ def write(played: SgfGame) -> str:
 class ReadGame:
     """Main line of an SGF's first game."""
 
-    game: str  # with its rules
+    game: str  # name with its rules
     actions: list[int]  # from the start
     note: str  # how the komi was read, if it is not in points; otherwise empty
 
@@ -143,21 +143,20 @@ def read(
 ) -> ReadGame:
     """Read the main line of an SGF's first game.
 
-    Handicap stones, and moves by one player in a row, become moves with passes of the other
-    player between them, where the rules allow that.
+    Handicap stones, and moves by one player in a row, become moves with passes of the other player
+    between them, if the rules allow that.
 
     Args:
-        file: its text, or its bytes in any encoding (``sgf_text.decode``).
-        game: the game by whose rules the actions are checked; size and komi must be its own.
-            None: the game that the file describes.
-        moves: so many moves of the line at most; handicap stones, and passes that were put in,
-            are none. None: all.
-        any_komi: whether the komi may differ from that of ``game``, which is used instead. The
-            note then says so.
+        file: text, or bytes in any encoding (``sgf_text.decode``).
+        game: the game whose rules apply; size and komi must be the same. None: the game that the
+            file describes.
+        moves: most moves of the line, not counting handicap stones and inserted passes. None: all.
+        any_komi: whether the komi may differ from that in ``game``, which is used instead. The note
+            then says so.
 
     Raises:
-        InvalidRequestError: no SGF, an unclear encoding, another game than asked for, stones set
-            up other than as a handicap, or an action that the rules forbid.
+        InvalidRequestError: not SGF, an unclear encoding, another game than ``game``, stones set up
+            other than as a handicap, or an action that the rules forbid.
         ConfigError: ``game`` has no SGF.
     """
     nodes = parse_main_line(file if isinstance(file, str) else decode(file))
@@ -196,7 +195,7 @@ def _root(played: SgfGame, size: int, end: State) -> Node:
 
 
 def _result(played: SgfGame, end: State) -> str:
-    """RE: with the margin for Go; nothing for a game that goes on."""
+    """Return RE: with the margin for Go; empty for an unfinished game."""
     if played.resigned:
         return f"{_COLOURS[1 - end.to_play]}+R"
     if not end.is_terminal:
@@ -207,7 +206,7 @@ def _result(played: SgfGame, end: State) -> str:
 
 
 def _described(root: Node) -> str:
-    """The name of the game that an SGF is of."""
+    """Return the name of the game in an SGF."""
     number = _value(root, "GM", "1")
     known = next((name for name, gm in _GM.items() if gm == number), None)
     if known is None:
@@ -226,7 +225,7 @@ def _described(root: Node) -> str:
 
 
 def _require_same(root: Node, name: str, game: str) -> None:
-    """Refuse an SGF of another game than the one that is played; unsaid komi is the game's."""
+    """Refuse an SGF of another game than the one that is played; a missing komi is the game's."""
     require_sgf(game)
     if base_name(name) != base_name(game):
         raise InvalidRequestError(f"the SGF is of {base_name(name)}, the game is '{game}'")
@@ -254,18 +253,18 @@ def _drop_other_komi(root: Node, ours: float) -> str:
     if not written or komi == ours:
         return ""
     del root["KM"]
-    told = f"komi {written[:20]}" + (f" ({how})" if how else "")
-    return f"the SGF has {told}; the game is loaded with komi {ours:g}, which the model plays with"
+    komi_text = f"komi {written[:20]}" + (f" ({how})" if how else "")
+    return f"the SGF has {komi_text}; the game is loaded with the model's komi, {ours:g}"
 
 
 def _first_moves(nodes: Sequence[Node], moves: int) -> Sequence[Node]:
-    """The nodes before the move that comes after so many others."""
+    """Return the nodes before the move that follows this many others."""
     moving = [number for number, node in enumerate(nodes) if node.keys() & set(_COLOURS)]
     return nodes[: moving[moves]] if moves < len(moving) else nodes
 
 
 def _actions(nodes: Sequence[Node], game: str) -> list[int]:
-    """Play the main line; every action is checked."""
+    """Play the main line, and check every action."""
     try:
         size = game_spec(game).observation_shape[1]
         state = State(game)
@@ -284,9 +283,9 @@ def _actions(nodes: Sequence[Node], game: str) -> list[int]:
 
 
 def _moves(node: Node, size: int, *, at_start: bool) -> Iterator[tuple[int, str]]:
-    """Who plays where in a node: its move, and before the first move the handicap stones.
+    """Yield the player and point of a node's move, and before the first move its handicap stones.
 
-    One by one, because a short list of rectangles may stand for millions of points.
+    Stones come one by one, because a short list of rectangles may stand for millions of points.
     """
     for name in _SETUP if at_start else (*_SETUP, "AB"):
         if name in node:
@@ -305,7 +304,7 @@ def _moves(node: Node, size: int, *, at_start: bool) -> Iterator[tuple[int, str]
 
 
 def _expand(points: str, size: int) -> list[str]:
-    """A point list's entry: a point, or a rectangle "aa:cc" (FF4, "Compressed point lists")."""
+    """Return an entry's points: one, or a rectangle "aa:cc" (FF4, "Compressed point lists")."""
     first, colon, last = points.partition(":")
     if not colon:
         return [points]
@@ -355,7 +354,7 @@ def _size(root: Node, game: str) -> int:
 def _komi(root: Node) -> tuple[float | None, str]:
     """Return the komi in points, and how it was read if the file has it in other units.
 
-    FF4 has points, but some servers write other units. The rules are those of KataGo
+    FF4 has points, but some servers write other units. The rules come from KataGo
     (cpp/dataio/sgf.cpp), KaTrain (core/sgf_parser.py), LizzieYzy (rules/SGFParser.java), Ogatak
     (apply_komi_fix) and OGS (goban, GobanEngine.ts):
 
@@ -401,10 +400,10 @@ def _value(node: Node, name: str, default: str) -> str:
 def decode(data: bytes) -> str:
     """Decode the bytes of an SGF file.
 
-    The encoding is that of a byte order mark, otherwise that of CA[], otherwise UTF-8. If the bytes
-    do not fit it, the file is read in each common encoding of SGF files. A wrong encoding hides or
-    adds closing brackets, so the file is not SGF, or its values contain other properties. If all
-    valid readings have the same game, any of them will do, because we use no names or comments.
+    The encoding is given by a byte order mark, otherwise by CA[], otherwise UTF-8. If the bytes do
+    not fit it, the file is read in each common encoding of SGF files. A wrong encoding hides or
+    adds closing brackets, so that the file is not SGF, or its values contain other properties. If
+    all valid readings have the same game, any of them will do, because we use no names or comments.
 
     General detectors such as charset-normalizer need more text than the names of two players.
 
@@ -442,17 +441,17 @@ def decode(data: bytes) -> str:
     fewest = min((each.brackets for each in parsed), default=0)
     best = [each for each in parsed if each.brackets == fewest]
     if not best:
-        return readings[0].text  # the parser says what is wrong
+        return readings[0].text  # the parser reports the error
     if named is not None and any(each.game == named.game for each in best):
         return named.text
     is_free = named is None or not named.game or unicode in best
-    # A reading that lost properties of the game to a name is no better for having few brackets.
+    # A reading that lost properties of the game in a name is not better for its few brackets.
     is_whole = best[0].num_properties == max(each.num_properties for each in parsed)
     if is_free and is_whole and all(each.game == best[0].game for each in best):
         return best[0].text
-    said = "it has no CA[] that fits" if named is None else "CA[] does not seem to be right"
+    why = "it has no CA[] that fits" if named is None else "CA[] seems to be wrong"
     raise InvalidRequestError(
-        f"the moves of the SGF depend on its encoding, which is not clear ({said}): save the file "
+        f"the moves of the SGF depend on its encoding, which is not clear ({why}): save the file "
         "as UTF-8, or name its encoding in the root, such as CA[Shift_JIS], CA[GBK] or CA[Big5]"
     )
 
@@ -461,7 +460,7 @@ def parse_main_line(text: str) -> list[Node]:
     """Return the nodes of the first game's main line, from the root.
 
     Raises:
-        InvalidRequestError: no SGF, or too long.
+        InvalidRequestError: not SGF, or too long.
     """
     if len(text) > MAX_CHARACTERS:
         raise InvalidRequestError(

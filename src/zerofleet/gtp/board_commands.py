@@ -1,4 +1,4 @@
-"""The commands that need no search: set a position up, show it, count it."""
+"""The commands that need no search: set up a position, show it, count it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from zerofleet.rpc.player_service import PositionPrediction
 
 Handler = Callable[..., str]
 
-# Of fixed handicap stones (Farnebäck 2002, GTP version 2, section 4.1.1).
+# Columns of fixed handicap stones (Farnebäck 2002, GTP version 2, section 4.1.1).
 _COLUMNS = "ABCDEFGHJKLMNOPQRST"
 # By number of stones, as (column, row) of a grid of three by three; row 0 is the lowest.
 _CORNERS = ((0, 0), (2, 2), (0, 2), (2, 0))
@@ -28,7 +28,7 @@ _CENTRE = (1, 1)
 
 _SYMMETRIES = 8
 
-# What KataGo's names stand for: ko, scoring, suicide, tax, bonus for handicap stones, button.
+# Fields of KataGo's named rules: ko, scoring, suicide, tax, bonus for handicap stones, button.
 _FIELDS = ("ko", "scoring", "suicide", "tax", "whiteHandicapBonus", "hasButton")
 _NAMED_RULES: dict[str, tuple[str, str, bool, str, str, bool]] = {
     "tromp-taylor": ("POSITIONAL", "AREA", True, "NONE", "0", False),
@@ -53,14 +53,14 @@ GOGUI_COMMANDS = (
     "string/Simulations of a move/kata-get-param maxVisits",
     "none/Set simulations of a move/kata-set-param maxVisits %s",
 )
-"""``type/label/command`` of each, as GoGui reads them (its manual, "Analyze Commands")."""
+"""``type/label/command`` of each, in GoGui's format (its manual, "Analyze Commands")."""
 
 
 class BoardCommands:
-    """Answers by command name; each takes a command's arguments and returns the response.
+    """Methods by command name; each takes a command's arguments and returns the response.
 
     Args:
-        game: Go, with its rules: controllers may ask for no others.
+        game: Go, with its rules: controllers may request no others.
         complain: shows a line to the user, separately from the responses.
     """
 
@@ -129,7 +129,7 @@ class BoardCommands:
         return f"\n{state}\n{to_play} (X black, O white), ply {state.ply}"
 
     def _final_score(self) -> str:
-        """By area, as the position lies: the rules that the model learned know no dead stones."""
+        """Return the score by area: the rules that the model learned have no dead stones."""
         return go_score(self.position.state)
 
     def _final_status_list(self, status: str) -> str:
@@ -154,7 +154,7 @@ class BoardCommands:
         return self._place(points)
 
     def _place_free_handicap(self, stones: str) -> str:
-        """Ours to choose, and fewer than asked for where we know no more points."""
+        """Place stones of our choice; fewer than requested if we know too few points."""
         return self._place(free_handicap(self._rules.size, parse_number(stones, "stones")))
 
     def _set_free_handicap(self, *vertices: str) -> str:
@@ -166,7 +166,7 @@ class BoardCommands:
         return ""
 
     def _place(self, vertices: Sequence[str]) -> str:
-        """Black's stones on the empty board, with White's passes between: all of them, or none."""
+        """Place Black's stones on the empty board, with White's passes between: all or none."""
         if self.position.actions:
             raise GtpError("board not empty")
         try:
@@ -220,16 +220,17 @@ def _is_file(path: str) -> bool:
 
 
 def most_stones(size: int) -> int:
-    """How many fixed stones a board takes; 0 for one below 7x7."""
+    """Return the most fixed stones of a board; 0 below 7x7."""
     if size < 7:
         return 0
     return 9 if size >= 9 and size % 2 == 1 else 4
 
 
 def free_handicap(size: int, stones: int) -> list[str]:
-    """Vertices for at most so many stones (GTP version 2, section 4.1.2).
+    """Return vertices for at most this many stones (GTP version 2, section 4.1.2).
 
-    They are the fixed points; of a board that has none the points next to its corners, or these.
+    They are the fixed points. On a board without fixed points they are the points next to its
+    corners, or the corners.
 
     Raises:
         GtpError: fewer than two, or as many as the board has points.
@@ -241,15 +242,15 @@ def free_handicap(size: int, stones: int) -> list[str]:
         return fixed_handicap(size, min(stones, most_stones(size)))
     edge = 1 if size >= 4 else 0
     lines = (edge, 0, size - 1 - edge)
-    corners = _CORNERS if size >= 3 else _CORNERS[:2]  # on 2x2 a third one fills the board up
+    corners = _CORNERS if size >= 3 else _CORNERS[:2]  # on 2x2 a third one fills the board
     return [f"{_COLUMNS[lines[column]]}{lines[row] + 1}" for column, row in corners[:stones]]
 
 
 def fixed_handicap(size: int, stones: int) -> list[str]:
-    """The vertices of so many fixed stones (GTP version 2, section 4.1.1).
+    """Return the vertices of this many fixed stones (GTP version 2, section 4.1.1).
 
     Raises:
-        GtpError: the board takes no such number.
+        GtpError: the board does not have that many.
     """
     most = most_stones(size)
     if not 2 <= stones <= most:
@@ -263,22 +264,22 @@ def fixed_handicap(size: int, stones: int) -> list[str]:
 
 
 def kata_rules(rules: GoRules) -> str:
-    """The rules as KataGo's JSON."""
+    """Return the rules as KataGo's JSON."""
     return json.dumps(_values(rules), sort_keys=True, separators=(",", ":"))
 
 
-def require_rules(asked: str, rules: GoRules) -> None:
-    """Refuse other rules than those that the model plays by.
+def require_rules(text: str, rules: GoRules) -> None:
+    """Refuse rules that differ from the model's.
 
     Args:
-        asked: one of KataGo's names, or its JSON; a field that it leaves out may be anything.
+        text: one of KataGo's names, or its JSON; missing fields may have any value.
         rules: the model's.
 
     Raises:
-        GtpError: they are others, or none.
+        GtpError: they differ, or are not valid.
     """
     ours = _values(rules)
-    for name, value in _asked(asked).items():
+    for name, value in _requested(text).items():
         if name not in ours:
             raise GtpError(f"unknown rule '{name}': there are {', '.join(sorted(ours))}")
         if value != ours[name]:
@@ -291,7 +292,7 @@ def _values(rules: GoRules) -> dict[str, Any]:
     return {**values, "suicide": rules.suicide}
 
 
-def _asked(text: str) -> dict[str, Any]:
+def _requested(text: str) -> dict[str, Any]:
     if not text.startswith("{"):
         named = _NAMED_RULES.get(text.lower())
         if named is None:
@@ -305,7 +306,7 @@ def _asked(text: str) -> dict[str, Any]:
 
 
 def parse_symmetries(arguments: Sequence[str]) -> range:
-    """The symmetries that ``kata-raw-nn`` is asked for.
+    """Return the symmetries in the arguments of ``kata-raw-nn``.
 
     Raises:
         GtpError: neither a number from 0 to 7 nor "all".
@@ -318,12 +319,12 @@ def parse_symmetries(arguments: Sequence[str]) -> range:
 
 
 def transformed(action: int, symmetry: int, size: int) -> int:
-    """An action as a symmetry of the square board has it; a pass stays one.
+    """Return the image of an action under a symmetry of the square board; a pass stays one.
 
     Args:
         action: ``size * row + column``, or the pass.
-        symmetry: bit 0 turns rows round, bit 1 columns, bit 2 exchanges both.
-        size: of the board.
+        symmetry: bit 0 reverses rows, bit 1 columns, bit 2 exchanges both.
+        size: size of the board.
     """
     if action == size * size:
         return action
@@ -334,14 +335,14 @@ def transformed(action: int, symmetry: int, size: int) -> int:
 
 
 def raw_nn_text(prediction: PositionPrediction, symmetry: int, size: int) -> str:
-    """A network's opinion as ``kata-raw-nn`` writes it, as far as ours has one.
+    """Return a network's prediction in the format of ``kata-raw-nn``, with the fields that it has.
 
-    It foresees neither lead nor ownership. A drawn game is half a win and half a loss.
+    It predicts neither lead nor ownership. A drawn game is half a win and half a loss.
 
     Args:
-        prediction: of the position as the symmetry has it.
+        prediction: for the image of the position under the symmetry.
         symmetry: undone here.
-        size: of the board.
+        size: size of the board.
     """
     value = prediction.value if prediction.to_play == 1 else -prediction.value
     priors = dict(zip(prediction.actions, prediction.priors, strict=True))
@@ -365,7 +366,7 @@ def raw_nn_text(prediction: PositionPrediction, symmetry: int, size: int) -> str
 
 
 class GtpPosition:
-    """A position and how it came about.
+    """A position and the moves that led to it.
 
     Args:
         game: Go, with its rules.
@@ -374,15 +375,15 @@ class GtpPosition:
     def __init__(self, game: str) -> None:
         self.game = game
         self.state = State(game)
-        self._moves: list[list[int]] = []  # the actions that each move became
+        self._moves: list[list[int]] = []  # actions of each move
 
     @property
     def actions(self) -> list[int]:
-        """Everything played, from the start; passes put in between included."""
+        """All actions from the start, including inserted passes."""
         return [action for move in self._moves for action in move]
 
     def clear(self) -> None:
-        """Back to the empty board."""
+        """Go back to the empty board."""
         self.set_actions(())
 
     def set_actions(self, actions: Sequence[int]) -> None:
@@ -391,7 +392,7 @@ class GtpPosition:
         self._moves = [[action] for action in actions]
 
     def play(self, player: int, move: str) -> None:
-        """A move of a player; out of turn it comes after a pass of the other one.
+        """Play a player's move; out of turn it follows a pass of the other one.
 
         Once the game is over, further passes change nothing and are accepted: controllers count
         them their own way.
@@ -412,10 +413,10 @@ class GtpPosition:
             raise GtpError(f"illegal move: {error}") from error
 
     def undo(self) -> None:
-        """Take the last move back, with the pass before it that was put in.
+        """Take back the last move, with the inserted pass before it.
 
         Raises:
-            GtpError: there is none.
+            GtpError: there is no move.
         """
         if not self._moves:
             raise GtpError("cannot undo: nothing was played")
@@ -423,7 +424,7 @@ class GtpPosition:
         self.state = State(self.game, self.actions)
 
     def asked_as(self, player: int | None) -> list[int]:
-        """The actions after which this player (None: the one whose turn it is) is to move.
+        """Return the actions after which this player (None: the one whose turn it is) is to move.
 
         Raises:
             GtpError: the game is over, or the other player cannot pass.

@@ -1,4 +1,4 @@
-"""A program that plays, asked over the Go Text Protocol, version 2, on its standard streams."""
+"""A program that plays over the Go Text Protocol, version 2, on its standard streams."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class GtpClient:
 
     Args:
         command: the program and its arguments.
-        timeout: seconds that an answer may take.
+        timeout: seconds to wait for an answer.
     """
 
     def __init__(self, command: Sequence[str], *, timeout: float = 120.0) -> None:
@@ -53,19 +53,19 @@ class GtpClient:
                 stdin=PIPE,
                 stdout=PIPE,
                 stderr=DEVNULL,
-                # A Ctrl-C at the terminal is for us alone, and its group ends with it.
+                # A Ctrl-C at the terminal is only for us, and the engine's group ends with it.
                 start_new_session=True,
             )
         except OSError as error:
             raise EngineGoneError(f"cannot start {self._command[0]}: {error.strerror}") from error
 
     async def end(self) -> None:
-        """End the program, if it was started: in two seconds, at once while it owes an answer."""
+        """End the program, if it was started: in two seconds, or at once if an answer is due."""
         process, self._process = self._process, None
         if process is None:
             return
         try:
-            # One that still owes an answer would read "quit" only after that.
+            # A program that still owes an answer would read "quit" only after that.
             if not self._owes_answer:
                 await _leave(process)
         finally:
@@ -73,16 +73,16 @@ class GtpClient:
                 with contextlib.suppress(ProcessLookupError):
                     # Its whole process group: it may be a script that starts the program.
                     os.killpg(process.pid, signal.SIGKILL)
-                # Its end is seen only when all that it wrote was read: alone, `wait` may last for
-                # ever.
+                # Its end is noticed only when all its output was read: `wait` alone may last
+                # forever.
                 await process.communicate()
 
     async def send(self, command: str) -> str:
-        """Send one command; its answer without the "=", lines joined.
+        """Send one command; return its answer without the "=", lines joined.
 
         Raises:
             GtpError: the engine refuses; the message is its own.
-            EngineGoneError: it has ended, does not answer in time, or writes a line without end.
+            EngineGoneError: it has ended, does not answer in time, or writes an endless line.
         """
         process = self._process
         if process is None or process.stdin is None or process.stdout is None:
@@ -100,7 +100,7 @@ class GtpClient:
             ) from None
         except asyncio.LimitOverrunError as error:
             raise EngineGoneError(
-                f"{self._command[0]} answers '{command}' with a line without end"
+                f"{self._command[0]} answers '{command}' with an endless line"
             ) from error
         except (OSError, asyncio.IncompleteReadError, ValueError) as error:
             raise EngineGoneError(f"{self._command[0]} ended at '{command}'") from error
@@ -121,7 +121,7 @@ async def _leave(process: Process) -> None:
 
 
 async def _answer(stream: asyncio.StreamReader) -> str:
-    """Read up to the empty line that ends an answer; what comes before "=" or "?" is dropped."""
+    """Read up to the empty line that ends an answer; drop everything before "=" or "?"."""
     lines: list[str] = []
     while True:
         line = (await stream.readuntil()).decode(errors="replace").rstrip("\r\n")

@@ -1,4 +1,4 @@
-"""A GTP engine whose moves are a player's."""
+"""A GTP engine that plays the moves of a player."""
 
 from __future__ import annotations
 
@@ -43,28 +43,28 @@ _ADVANTAGE = "playoutDoublingAdvantage"
 _GENMOVE = ("genmove", "reg_genmove")
 _RAW_NN = "kata-raw-nn"
 _SIGN_OF_LIFE_SECONDS = 1.0
-# An analysis grows until a move is played, so on a big board it asks for less than the server
-# allows: 19x19 gets 13,812 simulations, and eight boards fit into what a server holds at once.
+# An analysis grows until a move is played, so on a big board it requests less than the server
+# allows: 19x19 gets 13,812 simulations, and eight boards fit into the server's memory at once.
 _ANALYSIS_EDGES = 5_000_000
-# Lizzie takes the first word for a version of Leela Zero and warns below 0.15: this is the one
-# whose lz-analyze and lz-genmove_analyze are spoken here.
+# Lizzie takes the first word for a version of Leela Zero and warns below 0.15. We speak the
+# lz-analyze and lz-genmove_analyze of this version.
 _DIALECT_VERSION = "0.17"
 _RUN_FILES = SearchOptions()
 
 _DEFAULT_CENTISECONDS = 100
 _IGNORED = ("ownership", "ownershipStdev", "movesOwnership", "movesOwnershipStdev", "pvVisits")
-_Z = 1.96  # of a confidence of 95% on both sides
+_Z = 1.96  # for a two-sided confidence of 95%
 
-_GREETING_SECONDS = 5.0  # a board says nothing while it waits for its engine
+_GREETING_SECONDS = 5.0  # a board shows nothing while it waits for its engine
 
 
 @dataclass(frozen=True, slots=True)
 class AnalysisOptions:
-    """What a controller asks of an analysis."""
+    """A controller's options for an analysis."""
 
     player: int | None = None  # to move; None: the one whose turn it is
     seconds: float = _DEFAULT_CENTISECONDS / 100  # between two lines
-    min_moves: int = 0  # shown even when unvisited
+    min_moves: int = 0  # shown even without visits
     max_moves: int | None = None
     root_info: bool = False
 
@@ -73,8 +73,8 @@ def parse_options(arguments: Sequence[str]) -> AnalysisOptions:
     """Read ``[colour] [centiseconds] [key value] ...``.
 
     Raises:
-        GtpError: a key that is not known; keys for what the network does not predict (ownership)
-            are known and change nothing.
+        GtpError: an unknown key; keys for values that the network does not predict (ownership) are
+            known and change nothing.
     """
     words = list(arguments)
     player = as_player(words[0]) if words else None
@@ -98,7 +98,7 @@ def parse_options(arguments: Sequence[str]) -> AnalysisOptions:
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """How numbers in [0, 1] are written, and whether there is ``rootInfo``."""
+    """The format of numbers in [0, 1], and whether there is ``rootInfo``."""
 
     number: Callable[[float], str]
     has_root_info: bool
@@ -119,13 +119,13 @@ KATA = Dialect(_fraction, has_root_info=True)
 def analysis_line(
     table: SearchTable, options: AnalysisOptions, dialect: Dialect, vertex: Callable[[int], str]
 ) -> str:
-    """One line: the moves from the best on.
+    """Return one line with the moves, best first.
 
     Args:
-        table: of a search, or of one that goes on.
-        options: which moves.
+        table: table of a search, finished or not.
+        options: selects the moves.
         dialect: ``LZ`` or ``KATA``.
-        vertex: an action as GTP writes it.
+        vertex: returns an action in GTP's notation.
     """
     number = dialect.number
     infos: list[str] = []
@@ -144,9 +144,9 @@ def analysis_line(
 
 
 def lower_bound(rate: float, visits: int) -> float:
-    """The lower end of a win rate's 95% interval (Wilson, JASA 22, 1927).
+    """Return the lower end of a win rate's 95% interval (Wilson, JASA 22, 1927).
 
-    Each visit is taken for a game won or lost, which is the most that visits can vary.
+    Each visit counts as a game won or lost, which is the most that visits can vary.
     """
     if visits < 1:
         return 0.0
@@ -156,14 +156,14 @@ def lower_bound(rate: float, visits: int) -> float:
 
 
 def _chosen(table: SearchTable, options: AnalysisOptions) -> list[SearchChild]:
-    """The children to show, best first."""
+    """Return the children to show, best first."""
     visited = sum(child.visit_count > 0 for child in table.children)
     shown = max(visited, options.min_moves, 1)
     return table.ranked[: shown if options.max_moves is None else min(shown, options.max_moves)]
 
 
 def _value(child: SearchChild, table: SearchTable) -> float:
-    """What is expected of an action; of an unvisited one what is expected of the position."""
+    """Return the expected value of an action; for an unvisited one, of the position."""
     value = table.network_value if child.q_value is None else child.q_value
     return min(1.0, max(-1.0, value))
 
@@ -174,21 +174,21 @@ _GENMOVE_ANALYZE = {"lz-genmove_analyze": LZ, "kata-genmove_analyze": KATA}
 
 @dataclass(frozen=True, slots=True)
 class EngineOptions:
-    """How the engine thinks."""
+    """The options of the engine's searches."""
 
     version: str = BEST
-    search: SearchOptions = _RUN_FILES  # of a move; an analysis has no end of its own
+    search: SearchOptions = _RUN_FILES  # for a move; an analysis has no end of its own
 
 
 class Engine:
     """Answers one controller.
 
     Args:
-        player: who is asked.
-        description: the player's own; its game is Go.
-        options: how it thinks.
+        player: player that searches.
+        description: description of the player; its game is Go.
+        options: options of the searches.
         say: writes text to the controller, at once.
-        complain: told in a line what the controller cannot be told.
+        complain: shows a line to the user that does not fit the protocol.
 
     Raises:
         ConfigError: the player plays another game.
@@ -204,7 +204,7 @@ class Engine:
     ) -> None:
         self._player = player
         self._description = description
-        self._version_asked = options.version
+        self._requested_version = options.version
         self._search = options.search
         self._say = say
         self._complain = complain
@@ -225,7 +225,7 @@ class Engine:
 
     @property
     def commands(self) -> list[str]:
-        """Every command, in alphabetical order."""
+        """All commands, in alphabetical order."""
         return sorted([*self._simple, *_GENMOVE, *_ANALYZE, *_GENMOVE_ANALYZE, _RAW_NN])
 
     async def run(self, lines: asyncio.Queue[str | None]) -> None:
@@ -273,11 +273,11 @@ class Engine:
 
     def _version(self) -> str:
         run, best = self._description.run, self._description.best
-        version = best if self._version_asked == BEST else self._version_asked
+        version = best if self._requested_version == BEST else self._requested_version
         return f"{_DIALECT_VERSION} zerofleet {__version__}, run {run}, model {version}"
 
     def _get_parameter(self, name: str) -> str:
-        """KataGo's, as far as there is such a thing here: the simulations of a move."""
+        """Return a KataGo parameter that exists here: the simulations of a move."""
         if name == _ADVANTAGE:
             return "0"
         if name != _MAX_VISITS:
@@ -297,14 +297,16 @@ class Engine:
         return ""
 
     async def _raw_nn(self, command: Command) -> str:
-        """The network's opinion without a search, seen through one or all symmetries."""
+        """Return the network's prediction without a search, under one or all symmetries."""
         position, game = self._board.position, self._description.game
         actions = position.asked_as(None)
         size = self._description.observation_shape[1]
         texts: list[str] = []
         for symmetry in parse_symmetries(command.arguments):
             seen = [transformed(action, symmetry, size) for action in actions]
-            prediction = await self._player.predict(seen, game=game, version=self._version_asked)
+            prediction = await self._player.predict(
+                seen, game=game, version=self._requested_version
+            )
             texts.append(raw_nn_text(prediction, symmetry, size))
         return "\n".join(texts)
 
@@ -315,7 +317,7 @@ class Engine:
         return await self._move(player, play=command.name == "genmove")
 
     async def _genmove_analyze(self, command: Command) -> None:
-        """As ``genmove``, with lines while it thinks; commands that come meanwhile wait."""
+        """Like ``genmove``, with lines during the search; commands in the meantime wait."""
         options = parse_options(command.arguments)
         dialect = _GENMOVE_ANALYZE[command.name]
         self._say(f"={command.number}\n")
@@ -330,7 +332,7 @@ class Engine:
         self._say(f"play {move}\n\n")
 
     async def _move(self, player: int, *, play: bool, shown: _Shown | None = None) -> str:
-        """The vertex that the player chooses; after the end of the game, a pass."""
+        """Return the vertex that the player chooses; after the end of the game, a pass."""
         position = self._board.position
         if position.state.is_terminal:
             move = "pass"
@@ -348,11 +350,11 @@ class Engine:
         return move
 
     def _begin_analysis(self, command: Command) -> None:
-        """Search on until the next line comes."""
+        """Search until the next line comes."""
         shown = _Shown(parse_options(command.arguments), _ANALYZE[command.name])
         most = analysis_simulations(self._description)
         options = replace(self._search, num_simulations=most)
-        # Whatever is wrong with the position is said before the search begins.
+        # Errors in the position are reported before the search begins.
         tables = self._tables(shown.options.player, options, shown.options.seconds)
         response = _Response(command)
         task = asyncio.create_task(self._analyze(response, tables, shown))
@@ -393,7 +395,7 @@ class Engine:
         return self._player.analyze(
             self._board.position.asked_as(player),
             game=self._description.game,
-            version=self._version_asked,
+            version=self._requested_version,
             simulations=options.num_simulations,
             leaves=options.leaves,
             seed=options.seed,
@@ -406,14 +408,14 @@ class Engine:
 
 
 def analysis_simulations(description: PlayerDescription) -> int:
-    """The most simulations of an analysis: what the server allows, less on a big board."""
+    """Return the most simulations of an analysis: the server's limit, less on a big board."""
     fitting = _ANALYSIS_EDGES // description.num_actions
     return max(1, min(description.max_simulations, fitting))
 
 
 @dataclass(frozen=True, slots=True)
 class _Shown:
-    """What lines an analysis writes."""
+    """Selection and format of the lines of an analysis."""
 
     options: AnalysisOptions
     dialect: Dialect
@@ -421,7 +423,7 @@ class _Shown:
 
 @dataclass(slots=True)
 class _Response:
-    """How far the response of an analysis has come."""
+    """Progress of the response of an analysis."""
 
     command: Command
     begun: bool = False
@@ -429,11 +431,11 @@ class _Response:
 
 
 async def serve_gtp(address: str, options: EngineOptions, credentials: ClientCredentials) -> None:
-    """Answer a controller until it says ``quit`` or goes away.
+    """Answer a controller until it sends ``quit`` or disconnects.
 
     Raises:
-        ConfigError: the server plays another game than Go, or it would be reached in plaintext.
-        ZerofleetError: the server cannot be asked.
+        ConfigError: the server plays another game than Go, or the connection would be plaintext.
+        ZerofleetError: the server does not answer.
     """
     async with AsyncPlayer(address, timeout=_GREETING_SECONDS, **credentials) as greeter:
         description = await greeter.describe()
@@ -444,7 +446,7 @@ async def serve_gtp(address: str, options: EngineOptions, credentials: ClientCre
                 "play it with `zerofleet play`"
             )
         engine = Engine(player, description, options, _write, _complain)
-        # A controller that has gone away reads no more answers.
+        # A controller that has disconnected reads no further answers.
         with contextlib.suppress(BrokenPipeError):
             await engine.run(_lines(sys.stdin.fileno()))
 
@@ -462,7 +464,7 @@ def _complain(text: str) -> None:
 
 
 def _lines(descriptor: int) -> asyncio.Queue[str | None]:
-    """The lines of a blocking file as they come, then None."""
+    """Return a queue of the lines of a blocking file, followed by None."""
     lines: asyncio.Queue[str | None] = asyncio.Queue()
     loop = asyncio.get_running_loop()
 
@@ -471,7 +473,7 @@ def _lines(descriptor: int) -> asyncio.Queue[str | None]:
             # Unbuffered: a thread that waits in a buffered file holds its lock, and then the
             # interpreter cannot end.
             with (
-                contextlib.suppress(OSError),  # a terminal that is gone is an end too
+                contextlib.suppress(OSError),  # a terminal that is gone counts as the end
                 open(descriptor, "rb", buffering=0, closefd=False) as source,
             ):
                 for line in source:

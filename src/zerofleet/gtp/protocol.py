@@ -10,20 +10,20 @@ _PLAYERS = {"b": 0, "black": 0, "w": 1, "white": 1}
 
 
 class GtpError(ZerofleetError):
-    """What a command is answered with after "?": one line."""
+    """The reason why a command failed, in one line after "?"."""
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
     """One command."""
 
-    number: str  # the controller's id, echoed; empty without one
+    number: str  # the controller's ID, echoed; empty without one
     name: str
     arguments: tuple[str, ...]
 
 
 def parse_line(line: str) -> Command | None:
-    """The command of a line; None for a comment or an empty line.
+    """Return the command of a line; None for a comment or an empty line.
 
     Control characters are dropped and "#" begins a comment (section 3.1). Bytes that are not UTF-8,
     as in names of old files, become surrogates, as in Python's paths (PEP 383).
@@ -39,22 +39,22 @@ def parse_line(line: str) -> Command | None:
 
 
 def success(command: Command, text: str = "") -> str:
-    """A response; an empty line ends it, so the text has none."""
+    """Return a response. An empty line ends it, so empty lines of the text are dropped."""
     lines = [line for line in text.split("\n") if line]
     first = " " if text and not text.startswith("\n") else "\n" if lines else ""
     return f"={command.number}{first}{chr(10).join(lines)}\n\n"
 
 
 def failure(command: Command, reason: str) -> str:
-    """An error response."""
+    """Return an error response."""
     return f"?{command.number} {' '.join(reason.split())}\n\n"
 
 
 def parse_player(text: str) -> int:
-    """A colour: 0 for black, who moves first, 1 for white.
+    """Return the player of a colour: 0 for black, who moves first, 1 for white.
 
     Raises:
-        GtpError: it is none.
+        GtpError: it is not a colour.
     """
     player = as_player(text)
     if player is None:
@@ -63,15 +63,15 @@ def parse_player(text: str) -> int:
 
 
 def as_player(text: str) -> int | None:
-    """A colour; None for another word."""
+    """Return the player of a colour; None for another word."""
     return _PLAYERS.get(text.lower())
 
 
 def parse_decimal(text: str, name: str) -> float:
-    """A number that is not negative.
+    """Return a number that is not negative.
 
     Raises:
-        GtpError: it is none.
+        GtpError: it is not such a number.
     """
     whole, _, part = text.partition(".")
     if not ((whole + part).isascii() and (whole + part).isdecimal() and len(text) < 20):
@@ -80,10 +80,10 @@ def parse_decimal(text: str, name: str) -> float:
 
 
 def parse_number(text: str, name: str) -> int:
-    """A whole number that is not negative.
+    """Return a whole number that is not negative.
 
     Raises:
-        GtpError: it is none.
+        GtpError: it is not such a number.
     """
     if not (text.isascii() and text.isdecimal() and len(text) < 10):
         raise GtpError(f"{name} is '{text}': give a whole number")
