@@ -33,9 +33,7 @@ NOT_YET: tuple[str, ...] = (
     "src/zerofleet/__init__.py",
     "src/zerofleet/config",
     "src/zerofleet/database",
-    "src/zerofleet/exam",
     "src/zerofleet/learning",
-    "src/zerofleet/match",
     "src/zerofleet/models",
     "src/zerofleet/rpc",
 )

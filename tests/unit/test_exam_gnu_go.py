@@ -76,7 +76,7 @@ async def test_who_always_passes_loses_the_board(
     monkeypatch.setattr("zerofleet.exam.gnu_go._PAIRS_AT_ONCE", 1)
     over: list[tuple[int, int]] = []
     ended = await play_gnu_go(
-        RUN, FillsTwoRows(), 7, 4, num_simulations=2, told=lambda *games: over.append(games)
+        RUN, FillsTwoRows(), 7, 4, num_simulations=2, report=lambda *games: over.append(games)
     )
     assert over == [(2, 4), (4, 4)]
     assert (ended.level, ended.games, ended.wins, ended.draws) == (7, 4, 4, 0)

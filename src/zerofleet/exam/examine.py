@@ -23,8 +23,11 @@ from zerofleet.exam.sample import answer, good_sample, random_sample, wrong_answ
 from zerofleet.prediction import Predictor
 
 PositionKind = Literal["lines", "random", "good"]
-"""``lines``: the games of tic-tac-toe; ``random``: positions of random play, of Connect Four or of
-the last empty squares of Othello; ``good``: positions of Connect Four near good play."""
+"""Kinds of positions of an exam.
+
+``lines``: the games of tic-tac-toe. ``random``: positions of random play, of Connect Four or with
+the last empty squares of Othello. ``good``: positions of Connect Four near good play.
+"""
 
 _KINDS: dict[str, tuple[PositionKind, ...]] = {
     "connect_four": ("random", "good"),
@@ -53,7 +56,7 @@ class ExamResult:
     wrong: tuple[bool, ...] = ()
     """Whether the player made a mistake in each position of a sample, [positions]."""
     wrong_answers: tuple[WrongAnswer, ...] = ()
-    """Positions with a wrong answer; for tic-tac-toe those in which it gave up the draw."""
+    """Positions with a wrong answer; for tic-tac-toe the ones in which it gave up the draw."""
 
     @property
     def error_rate(self) -> float:
@@ -82,7 +85,7 @@ async def examine(
     search: SearchSection | None = None,
     most_rows: int = MOST_ROWS,
 ) -> ExamResult:
-    """Examine ``predictor`` behind a search of ``num_simulations`` for each action.
+    """Examine ``predictor`` with a search of ``num_simulations`` for each action.
 
     Args:
         game: a game for which ``has_exam`` is true.
@@ -91,7 +94,7 @@ async def examine(
         positions: upper limit of the sample's size; tic-tac-toe is always walked in full.
         kind: kind of positions; by default the game's first one.
         seed: seed of random positions; the same everywhere, so that models of all runs compare.
-        search: the run's settings; by default those of a run file without ``[search]``.
+        search: the run's settings; by default a run file's without ``[search]``.
         most_rows: upper limit of positions in one request; a server's is ``max_batch_rows``.
 
     Raises:
@@ -104,7 +107,7 @@ async def examine(
     kind = kind or kinds[0]
     if kind not in kinds:
         raise ConfigError(
-            f"the exam of {game} has no {kind!r} positions: ask for {' or '.join(kinds)}"
+            f"the exam of {game} has no {kind!r} positions: choose {' or '.join(kinds)}"
         )
     section = search or SearchSection()
     player = ExaminedPlayer.of(game, predictor, num_simulations, section, most_rows)
@@ -211,7 +214,7 @@ def wrong_lines(
 def _value(position: _Position, known: dict[bytes, int]) -> int:
     """Return the outcome of perfect play, for the player to move: +1, 0 or -1."""
     if position.state.is_terminal:
-        return -abs(position.state.result)  # who moved last has not lost
+        return -abs(position.state.result)  # the last mover has not lost
     if position.key not in known:
         known[position.key] = max(-_value(after, known) for after in position.replies())
     return known[position.key]
@@ -241,7 +244,7 @@ def _count(position: _Position, answers: dict[bytes, int], tally: dict[bytes, Wa
     if position.key not in tally:
         after = position.after(answers[position.key])
         if after.state.is_terminal:
-            tally[position.key] = Walk(1, 0)  # who moves last in tic-tac-toe has not lost
+            tally[position.key] = Walk(1, 0)  # the last mover in tic-tac-toe has not lost
         else:
             walks = (_after_reply(reply, answers, tally) for reply in after.replies())
             tally[position.key] = sum(walks, Walk(0, 0))

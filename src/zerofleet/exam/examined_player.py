@@ -11,17 +11,17 @@ from zerofleet.config import SearchSection
 from zerofleet.prediction import Predictor
 from zerofleet.search_configs import match_search
 
-MOST_ROWS = 256  # of one request, unless the caller knows the server's limit
+MOST_ROWS = 256  # rows of one request, unless the caller knows the server's limit
 
 
 @dataclass(frozen=True, slots=True)
 class ExaminedPlayer:
-    """A predictor behind a search that answers the same position the same way, always."""
+    """A predictor behind a search that always answers the same position the same way."""
 
     game: str
     predictor: Predictor
     config: SearchConfig
-    most_rows: int = MOST_ROWS  # of one request, so also positions of one search
+    most_rows: int = MOST_ROWS  # rows of one request, and positions of one search
 
     @classmethod
     def of(
@@ -32,15 +32,15 @@ class ExaminedPlayer:
         search: SearchSection,
         most_rows: int = MOST_ROWS,
     ) -> ExaminedPlayer:
-        """A player with the search of matches, in which nothing is random."""
+        """Return a player with the search of matches, in which nothing is random."""
         return cls(game, predictor, match_search(search, num_simulations), most_rows)
 
     async def choose(self, positions: Sequence[Sequence[int]]) -> list[int]:
-        """The best action in each position; a position is its list of actions so far."""
+        """Return the best action in each position; a position is its list of actions so far."""
         return [result.best_action for result in await self.search(positions)]
 
     async def search(self, positions: Sequence[Sequence[int]]) -> list[SearchResult]:
-        """What the search of each position finds."""
+        """Return the result of the search of each position."""
         results: list[SearchResult] = []
         for first in range(0, len(positions), self.most_rows):
             results += await self._search(positions[first : first + self.most_rows])

@@ -1,9 +1,9 @@
 """Games of Go against GNU Go: points won, area won, and the komi at which the score would be even.
 
-Whoever loses all games learns nothing from the score, but something from the margin. So GNU Go may
+If the player loses every game, the score does not show progress, but the margin does. So GNU Go may
 not resign, and a margin is the difference in area at the end, without komi. Each opening is random
-and played twice with colours swapped, so that the first move's advantage does not count in the mean
-of the margins.
+and played twice with colours swapped, so that the first move's advantage cancels out in the mean of
+the margins.
 """
 
 from __future__ import annotations
@@ -26,42 +26,42 @@ from zerofleet.prediction import Predictor
 from zerofleet.search_configs import match_search
 
 LEVELS = (1, 5, 10)
-"""Of GNU Go, which an exam asks unless it is told others."""
-_PAIRS_AT_ONCE = 8  # each game has a program of its own, which ends with the last of them
+"""Default levels of GNU Go in an exam."""
+_PAIRS_AT_ONCE = 8  # each game has its own program, and all programs end with the last game
 
 
 @dataclass(frozen=True, slots=True)
 class GnuGoGames:
-    """How a player's games against a level of GNU Go ended, both colours as often."""
+    """Results of a player's games against a level of GNU Go, equally many with each colour."""
 
     level: int
     games: int
     wins: int
     draws: int
     margins: tuple[int, ...]
-    """Of each game that both played to its end, the player's area less GNU Go's, without komi."""
+    """The player's area minus GNU Go's, without komi, for each game played to its end."""
 
     @property
     def given_up(self) -> int:
-        """The games among ``wins`` in which GNU Go gave up, erred, or refused a legal move."""
+        """Number of ``wins`` in which GNU Go resigned, erred, or refused a legal move."""
         return self.games - len(self.margins)
 
     @property
     def mean_margin(self) -> float | None:
-        """None: GNU Go played an illegal move, or refused a legal one, in every game."""
+        """Mean margin; None: GNU Go played an illegal move or refused a legal one every time."""
         return statistics.fmean(self.margins) if self.margins else None
 
     @property
     def even_komi(self) -> float | None:
-        """The points that the player would need, in place of the komi, to win half of the games.
+        """Points that the player would need, instead of the komi, to win half of the games.
 
-        That is the median of what it lacked; below 0, what it could give.
+        It is the median of the missing points; below 0, of the points that it could give.
         """
         return -statistics.median(self.margins) if self.margins else None
 
 
 def check_gnu_go(game: str) -> None:
-    """Look for GNU Go.
+    """Check that GNU Go can play.
 
     Raises:
         ConfigError: it does not play this game, or is not installed.
@@ -77,22 +77,23 @@ async def play_gnu_go(
     level: int,
     games: int,
     num_simulations: int,
-    told: Callable[[int, int], None] | None = None,
+    report: Callable[[int, int], None] | None = None,
 ) -> GnuGoGames:
-    """Play so many games against a level of GNU Go.
+    """Play games against a level of GNU Go.
 
     Args:
-        run: whose game, ``[search]``, seed and openings these are (``evaluator.opening_plies``).
+        run: run with the game, ``[search]``, seed and ``evaluator.opening_plies``.
         predictor: the player's network.
-        level: of GNU Go, 1 to 10.
-        games: an even number: each opening is played twice. Fewer where the openings are fewer.
-        num_simulations: of the player, for each action.
-        told: is called after every 16 games or fewer, with those that are over and all.
+        level: level of GNU Go, 1 to 10.
+        games: an even number, because each opening is played twice. Fewer are played if there are
+            fewer openings.
+        num_simulations: the player's simulations for each action.
+        report: called after every 16 games or fewer, with the number of finished games and of all.
 
     Raises:
-        ConfigError: see ``check_gnu_go``; or no game goes on after the opening.
+        ConfigError: see ``check_gnu_go``; or no game continues after the opening.
         EngineGoneError: GNU Go ended, or does not answer.
-        GtpError: it refuses the board or komi, or gives up before the first action.
+        GtpError: it refuses the board or komi, or resigns before the first action.
         InferenceUnavailableError, OverloadedError: from ``predictor``.
     """
     game = run.game.name
@@ -115,15 +116,15 @@ async def play_gnu_go(
             other = GtpPlayer(game, command, go_setup(rules), programs, thinking)
             queue = PairQueue(places[begin : begin + 2 * at_once], at_once)
             await play_match(game, openings, (player, other), queue, keep)
-        if told is not None:
-            told(len(played), len(places))
+        if report is not None:
+            report(len(played), len(places))
     results = [(each.record.result or 0) * (1 - 2 * each.color) for each in played]
     margins = [margin for each in played if (margin := _margin(game, each)) is not None]
     return GnuGoGames(level, len(played), results.count(1), results.count(0), tuple(margins))
 
 
 def _margin(game: str, played: MatchGame) -> int | None:
-    """The player's area less the other's; None of a game that was given up."""
+    """Return the player's area minus the other's; None for a game that was resigned."""
     state = State(game, played.record.columns.action.tolist())
     if not state.is_terminal:
         return None

@@ -41,14 +41,14 @@ from zerofleet.exam.examined_player import ExaminedPlayer
 from zerofleet.games import format_actions
 
 GAME = "connect_four"
-"""Game of the exams that know only one game."""
+"""Game of the exams that support only one game."""
 
 CARE = (0.95, 0.85, 0.7)
 """Probability of an optimal action, one for each opening in turn."""
 MOST_A_PLY = 30
 _OPENINGS = 30
 _OPENING_PLIES = 8
-_GAMES = 10  # from each opening
+_GAMES = 10  # games from each opening
 _SEED = 1
 _CENTRE, _LAST_COLUMN = 3, 6
 _FILE = Path(__file__).with_name("good_play.txt")
@@ -62,7 +62,7 @@ class _SolvedGame:
     """How positions of a game are drawn and labelled."""
 
     least_discs: int
-    most_discs: int  # on the board, both players'
+    most_discs: int  # most discs on the board, of both players
     action_outcomes: Callable[[Sequence[int]], Sequence[int | None]]
 
 
@@ -74,7 +74,7 @@ _SOLVED = {
 
 @dataclass(frozen=True, slots=True)
 class LabelledPosition:
-    """A position and what perfect play makes of each action in it."""
+    """A position and the outcome of each action under perfect play."""
 
     actions: tuple[int, ...]  # played so far
     outcomes: tuple[int | None, ...]  # [num_actions] for the player to move; None: illegal
@@ -86,7 +86,7 @@ class LabelledPosition:
 
     @property
     def best_actions(self) -> list[int]:
-        """Those with the best outcome."""
+        """Actions with the best outcome."""
         return [action for action, each in enumerate(self.outcomes) if each == self.value]
 
     @property
@@ -95,14 +95,14 @@ class LabelledPosition:
         return len({outcome for outcome in self.outcomes if outcome is not None}) > 1
 
     def is_error(self, action: int) -> bool:
-        """Whether another action would have kept a better outcome of the game."""
+        """Return whether another action would have kept a better outcome."""
         return self.outcomes[action] != self.value
 
 
 async def random_sample(game: str, size: int, seed: int) -> tuple[LabelledPosition, ...]:
-    """The sample of ``size`` positions of ``game``; each is labelled once in a process.
+    """Return the sample of ``size`` positions of ``game``; each is labelled once in a process.
 
-    A thread labels one position at a time, so that a cancelled exam ends within that position.
+    A thread labels one position at a time, so that a cancelled exam ends within one position.
     """
     sample = _sample_of(game, seed)
     while len(sample.positions) < size:
@@ -112,16 +112,17 @@ async def random_sample(game: str, size: int, seed: int) -> tuple[LabelledPositi
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """What a player made of a sample."""
+    """A player's answers to a sample."""
 
-    chosen: tuple[int, ...]  # [positions] its action in each
-    wrong: tuple[bool, ...]  # [positions] whether it threw an outcome away
-    prior_errors: int  # positions in which the best action by the prior alone does
-    value_error: float  # mean square of the root's value less the outcome of perfect play
+    chosen: tuple[int, ...]  # [positions] the chosen action
+    wrong: tuple[bool, ...]  # [positions] whether the action gave up an outcome
+    prior_errors: int  # positions in which the best action by the prior alone is wrong
+    # mean squared difference of the root's value and the outcome of perfect play
+    value_error: float
 
 
 async def answer(player: ExaminedPlayer, sample: Sequence[LabelledPosition]) -> Answers:
-    """Have the player search every position of the sample."""
+    """Search every position of the sample with the player."""
     results = await player.search([position.actions for position in sample])
     pairs = list(zip(sample, results, strict=True))
     return Answers(
@@ -138,7 +139,7 @@ async def answer(player: ExaminedPlayer, sample: Sequence[LabelledPosition]) -> 
 def wrong_answer(
     game: str, actions: Sequence[int], played: int, right: Sequence[int]
 ) -> WrongAnswer:
-    """A position that the player erred in, in the game's notation."""
+    """Return a position with a wrong answer, in the game's notation."""
     state = State(game, actions)
     return WrongAnswer(
         format_actions(game, actions),
@@ -148,7 +149,7 @@ def wrong_answer(
 
 
 class _Sample:
-    """A game's positions of one seed, in the order in which they were drawn."""
+    """A game's positions for one seed, in the order of drawing."""
 
     def __init__(self, game: str, seed: int) -> None:
         self.positions: list[LabelledPosition] = []
@@ -158,7 +159,7 @@ class _Sample:
         self._one_at_a_time = threading.Lock()
 
     def grow(self) -> None:
-        """Draw one more position; those that allow no error are passed over."""
+        """Draw one more position; positions that allow no error are skipped."""
         with self._one_at_a_time:
             actions, state = self._random_position()
             key = symmetry_key(state)
@@ -188,7 +189,7 @@ def _sample_of(game: str, seed: int) -> _Sample:
 
 
 def _discs(state: State) -> int:
-    """Count the discs on the board: the first two planes are those of the two players."""
+    """Count the discs on the board, which are the first two planes."""
     points = game_spec(state.game).board_points
     return int(np.unpackbits(state.observation())[: 2 * points].sum())
 
@@ -225,13 +226,13 @@ def _written(position: LabelledPosition) -> str:
 def draw_good_positions(
     openings: int, games: int, seed: int, outcomes: Outcomes = connect_four_action_outcomes
 ) -> list[LabelledPosition]:
-    """The positions of games in which an error is possible, shuffled.
+    """Return the positions of games in which an error is possible, shuffled.
 
     Args:
-        openings: that are played.
-        games: that go on from each.
-        seed: of the games and of the order.
-        outcomes: of each action after a list of actions, under perfect play.
+        openings: number of openings.
+        games: games from each opening.
+        seed: seed of the games and of the order.
+        outcomes: returns the outcome of each action after a list of actions, under perfect play.
     """
     generator = random.Random(seed)
     solve = _remembering(outcomes)
@@ -265,7 +266,7 @@ def draw_good_positions(
 
 
 def _remembering(outcomes: Outcomes) -> Outcomes:
-    """The same function; what it has said of a position it also knows of the mirror image."""
+    """Return the same function with a cache that also covers mirror images."""
     known: dict[bytes, Sequence[int | None]] = {}
 
     def solve(actions: Sequence[int]) -> Sequence[int | None]:
@@ -282,6 +283,6 @@ def _remembering(outcomes: Outcomes) -> Outcomes:
 
 
 def write_good_positions() -> None:
-    """Find all positions anew and write them to the file of this package."""
+    """Find all positions again and write them to the file of this package."""
     positions = draw_good_positions(_OPENINGS, _GAMES, _SEED)
     _FILE.write_text("".join(f"{_written(each)}\n" for each in positions), encoding="ascii")

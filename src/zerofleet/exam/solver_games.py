@@ -1,12 +1,12 @@
 """Whole games of Connect Four from the start against the exact solver.
 
 The first player wins under perfect play (Allen 1988, Allis 1988), so a player that begins should
-win every game; one that answers should keep what the other's first action left it. The solver plays
-one of its best actions, all of them equally likely, and there are two opinions of what is best:
+win every game. A player that moves second should keep what the other's first action left it. The
+solver plays one of its best actions with equal probability, by one of two definitions:
 
-- ``evenly``: every action that keeps the outcome. Where the solver is lost, that is any action.
-- ``longest``: every action that keeps the score. Where the solver is lost, it delays its defeat for
-  as long as it can; where it wins, it does so as soon as it can.
+- ``evenly``: every action that keeps the outcome. In a lost position, that is any action.
+- ``longest``: every action that keeps the score. In a lost position, the solver delays its defeat
+  for as long as it can; in a won one, it wins as soon as it can.
 
 Perfect play of the first plies comes from a file of scores. The solver needs a second for the score
 of six plies, several seconds for five, and most of a minute for the empty board. The file has a
@@ -48,23 +48,23 @@ _FILE = Path(__file__).with_name("opening_scores.txt")
 
 @dataclass(frozen=True, slots=True)
 class PerfectPlay:
-    """How a player's games against the solver ended."""
+    """Results of a player's games against the solver."""
 
     games: int
     wins: int
     draws: int
-    kept: int  # that ended no worse than perfect play would have had them end
-    given_away: int  # actions of the player that let go of a better outcome
+    kept: int  # games that ended no worse than under perfect play
+    given_away: int  # actions of the player that gave up a better outcome
 
 
 @dataclass(slots=True)
 class _Game:
-    """A game that the player goes on with; values are for the player, whoever moves."""
+    """A game that the player continues; values are for the player, whoever moves."""
 
     state: State
     actions: list[int]
-    promised: int  # by perfect play, when the player began
-    value: int  # by perfect play from here on
+    promised: int  # under perfect play, when the player began
+    value: int  # under perfect play from here on
     given_away: int = 0
 
     @classmethod
@@ -77,15 +77,15 @@ class _Game:
         self.actions.append(action)
 
     def reckon(self) -> None:
-        """Note what the player's last action made of the game."""
-        ended = self.state.is_terminal  # then who moved last has not lost
+        """Update the value after the player's last action."""
+        ended = self.state.is_terminal  # then the last mover has not lost
         value = abs(self.state.result) if ended else -_outcome(tuple(self.actions))
         self.given_away += value < self.value
         self.value = value
 
     def reply(self, choice: SolverChoice, generator: random.Random) -> None:
-        """One of the solver's best actions."""
-        if self.value == 1 and choice == "evenly":  # all are lost, and equal
+        """Play one of the solver's best actions."""
+        if self.value == 1 and choice == "evenly":  # all actions lose, and are equal
             actions = self.state.legal_actions()
         else:
             actions = _best_actions(tuple(self.actions), choice)
@@ -95,14 +95,14 @@ class _Game:
 async def play_first(
     player: ExaminedPlayer, games: int, choice: SolverChoice = "evenly", seed: int = 1
 ) -> PerfectPlay:
-    """So many games in which the player begins; see ``play_from``."""
+    """Play this many games in which the player begins; see ``play_from``."""
     return await play_from(player, [()] * games, choice, seed)
 
 
 async def play_second(
     player: ExaminedPlayer, games: int, choice: SolverChoice = "evenly", seed: int = 1
 ) -> PerfectPlay:
-    """Games in which the solver begins, so many from each column; see ``play_from``."""
+    """Play games in which the solver begins, this many from each column; see ``play_from``."""
     columns = State(GAME).legal_actions()
     positions = [(column,) for column in columns for _ in range(games)]
     return await play_from(player, positions, choice, seed)
@@ -114,13 +114,13 @@ async def play_from(
     choice: SolverChoice = "evenly",
     seed: int = 1,
 ) -> PerfectPlay:
-    """A game against the solver from each position, in which the player is to move.
+    """Play a game against the solver from each position, in which the player is to move.
 
     Args:
-        player: whose answer to a position is always the same.
+        player: a player that always answers the same position the same way.
         positions: each a list of actions from the start.
         choice: how the solver chooses among its actions.
-        seed: of the solver's replies.
+        seed: seed of the solver's replies.
     """
     begun: list[_Game] = [await asyncio.to_thread(_Game.after, each) for each in positions]
     generator = random.Random(seed)
@@ -131,7 +131,7 @@ async def play_from(
         answers = dict(zip(open_positions, await player.choose(open_positions), strict=True))
         for game in going:
             game.play(answers[tuple(game.actions)])
-            # A thread for each, so that whatever else this loop serves is not kept for minutes.
+            # A thread for each, so that this loop's other tasks do not wait for minutes.
             await asyncio.to_thread(game.reckon)
             if not game.state.is_terminal:
                 await asyncio.to_thread(game.reply, choice, generator)
@@ -149,7 +149,7 @@ async def play_from(
 
 @functools.lru_cache(maxsize=100_000)
 def _best_actions(actions: tuple[int, ...], choice: SolverChoice) -> list[int]:
-    """Of the player to move; many games begin alike."""
+    """Return the best actions of the player to move; cached, because games share beginnings."""
     if choice == "longest":
         return best_actions(actions)
     return LabelledPosition(actions, tuple(action_outcomes(actions))).best_actions
@@ -157,26 +157,29 @@ def _best_actions(actions: tuple[int, ...], choice: SolverChoice) -> list[int]:
 
 @functools.lru_cache(maxsize=100_000)
 def _outcome(actions: tuple[int, ...]) -> int:
-    """For the player to move; the first plies that are not in the file cost seconds."""
+    """Return the outcome for the player to move; early plies outside the file take seconds."""
     return outcome(actions)
 
 
 def outcome(actions: Sequence[int]) -> int:
-    """Of perfect play after these actions, for the player to move: +1, 0 or -1."""
+    """Return the outcome of perfect play after these actions, for the player to move.
+
+    It is +1, 0 or -1.
+    """
     if len(actions) > KEPT_PLIES:
         return connect_four_outcome(actions)
     return _sign(_opening_scores()[_key(actions)])
 
 
 def action_outcomes(actions: Sequence[int]) -> list[int | None]:
-    """Of each action after these, for the player to move; None where it is illegal."""
+    """Return the outcome of each next action, for the player to move; None where it is illegal."""
     if len(actions) >= KEPT_PLIES:
         return connect_four_action_outcomes(actions)
     return [_sign(score) for score in _action_scores(actions)]
 
 
 def best_actions(actions: Sequence[int]) -> list[int]:
-    """Those that keep the score: they win as soon as possible, or resist as long as possible."""
+    """Return the actions that keep the score: they win soonest, or resist longest."""
     if len(actions) >= KEPT_PLIES:
         return connect_four_best_actions(actions)
     scores = _action_scores(actions)
@@ -184,7 +187,7 @@ def best_actions(actions: Sequence[int]) -> list[int]:
 
 
 def _action_scores(actions: Sequence[int]) -> list[int]:
-    """Of all seven actions, after fewer than ``KEPT_PLIES``: no column is full by then."""
+    """Return the scores of all seven actions; no column is full before ``KEPT_PLIES``."""
     return [
         -_opening_scores()[_key([*actions, action])]
         for action in State(GAME, actions).legal_actions()

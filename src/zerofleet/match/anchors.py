@@ -1,4 +1,4 @@
-"""Opponents that never change: chance, the search without a network, and GNU Go."""
+"""Opponents that never change: random play, the search without a network, and GNU Go."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ NO_GNUGO = (
 
 
 def why_absent(name: str, game: str) -> str | None:
-    """Why an anchor cannot play this game here; None when it can."""
+    """Return why an anchor cannot play this game here; None if it can."""
     level = _GNUGO.fullmatch(name)
     if level is None:
         return None
@@ -58,17 +58,17 @@ def anchor_player(
     programs: AsyncExitStack,
     thinking: asyncio.Semaphore,
 ) -> MatchPlayer:
-    """An anchor that can play here.
+    """Return an anchor that can play here.
 
     Args:
-        name: of the anchor.
-        game: name of the game.
-        num_simulations: of the anchor ``search``, whose other settings are the defaults whatever
-            the run's are: a Gumbel root would look at its first 16 actions alone, all priors
-            being equal.
-        seed: of what ``random`` draws.
-        programs: those that it starts end with this.
-        thinking: how many programs may choose an action at once.
+        name: name of the anchor.
+        game: game name.
+        num_simulations: simulations of the anchor ``search``. Its other settings are the defaults,
+            whatever the run's are: with equal priors, a Gumbel root would search only its first 16
+            actions.
+        seed: seed of the anchor ``random``.
+        programs: ends the programs that the anchor starts.
+        thinking: limits how many programs choose an action at once.
 
     Raises:
         ConfigError: there is no such anchor, or it cannot play here.
@@ -85,14 +85,14 @@ def anchor_player(
 
 
 class NoNetwork:
-    """A predictor that knows nothing: equal priors, every position even."""
+    """A predictor without knowledge: equal priors, every position even."""
 
     def __init__(self, game: str) -> None:
         self._num_actions = games.spec(game).num_actions
 
     async def predict(self, observations: NDArray[np.uint8]) -> Prediction:
-        """Zeros: ``policy_logits`` [batch, num_actions] float32, ``value`` [batch] float32."""
-        await asyncio.sleep(0)  # as a remote predictor, let others run
+        """Return zeros: policy_logits [batch, num_actions] float32, value [batch] float32."""
+        await asyncio.sleep(0)  # like a remote predictor, let other tasks run
         batch = len(observations)
         return Prediction(
             np.zeros((batch, self._num_actions), np.float32), np.zeros(batch, np.float32), 0
@@ -100,25 +100,25 @@ class NoNetwork:
 
 
 class RandomPlayer(ActionPlayer):
-    """Plays any legal action, each as likely as the others; a ply's draw is the seed's."""
+    """Plays legal actions with equal probability; the seed determines each ply's draw."""
 
     def __init__(self, game: str, seed: int) -> None:
         self._game = game
         self._seed = seed
 
     async def choose(self, place: Place, actions: Sequence[int]) -> int:
-        """A random action."""
+        """Return a random legal action."""
         generator = random.Random(f"{self._seed} {place} {len(actions)}")
         return generator.choice(State(self._game, actions).legal_actions())
 
 
 def gnugo_command(level: int, rules: GoRules, *, resigns: bool = True) -> list[str] | None:
-    """How GNU Go is started for games under our rules; None where it is not installed.
+    """Return the command of GNU Go for games under our rules; None if it is not installed.
 
-    Ours count the area, take no stones off the board at the end and forbid every position that was
-    there before: so it plays Chinese rules, captures what is dead before it passes, and keeps to
-    positional superko. Its seed is fixed, so that the opening decides the game. It may resign what
-    it thinks is lost, unless ``resigns`` is false.
+    Our rules count the area, take no stones off the board at the end and forbid every repeated
+    position. Therefore GNU Go plays Chinese rules, captures dead stones before it passes, and keeps
+    to positional superko. Its seed is fixed, so that the opening decides the game. It may resign a
+    game that it considers lost, unless ``resigns`` is false.
     """
     program = shutil.which("gnugo")
     if program is None:
@@ -131,22 +131,22 @@ def gnugo_command(level: int, rules: GoRules, *, resigns: bool = True) -> list[s
 
 
 def go_setup(rules: GoRules) -> list[str]:
-    """The commands that begin a game of Go."""
+    """Return the commands that begin a game of Go."""
     return [f"boardsize {rules.size}", f"komi {rules.komi:g}", "clear_board"]
 
 
 class GtpPlayer(ActionPlayer):
-    """A program that speaks the Go Text Protocol; each game has a process of its own.
+    """A program that speaks the Go Text Protocol; each game has its own process.
 
-    Our rules decide. A move of the program that they forbid loses its game, and so does refusing a
-    move that they allow.
+    Our rules decide. A move of the program that they forbid loses its game, and so does the refusal
+    of a move that they allow.
 
     Args:
-        game: name of the game.
+        game: game name.
         command: the program and its arguments.
         setup: commands that begin a game.
-        programs: the processes end with it, all together.
-        thinking: how many programs may choose an action at once, of this player and others.
+        programs: ends all processes together.
+        thinking: limits how many programs choose an action at once, of this player and others.
     """
 
     def __init__(
@@ -166,17 +166,17 @@ class GtpPlayer(ActionPlayer):
         programs.push_async_callback(self._end)
 
     async def choose(self, place: Place, actions: Sequence[int]) -> int | GaveUp:
-        """The program's move.
+        """Return the program's move.
 
         Raises:
             EngineGoneError: it does not start, ended, or does not answer.
-            GtpError: it refuses what begins a game, or loses it before the first action: no
-                record can hold that.
+            GtpError: it refuses the commands that begin a game, or loses before the first action,
+                which no record can hold.
         """
         async with self._thinking:
-            client, told = await self._program(place)
+            client, known = await self._program(place)
             state = State(self._game, actions)
-            refusal = await self._tell(client, told, state, actions)
+            refusal = await self._tell(client, known, state, actions)
             if refusal is not None:
                 return GaveUp(refusal)
             move = await client.send(f"genmove {COLOURS[state.to_play]}")
@@ -188,7 +188,7 @@ class GtpPlayer(ActionPlayer):
         except ValueError as error:
             reason = f"forfeit at ply {state.ply}: {move} is illegal here: {error}"
             return self._gave_up(state, reason)
-        told.append(action)
+        known.append(action)
         return action
 
     def _gave_up(self, state: State, remark: str | None = None) -> GaveUp:
@@ -198,7 +198,7 @@ class GtpPlayer(ActionPlayer):
         return GaveUp(remark)
 
     async def _program(self, place: Place) -> tuple[GtpClient, list[int]]:
-        """The process of a game, and what it was told of it."""
+        """Return the process of a game, and the actions that it knows."""
         if place not in self._games:
             client = GtpClient(self._command)
             await client.start()
@@ -209,18 +209,18 @@ class GtpPlayer(ActionPlayer):
         return self._games[place]
 
     async def _tell(
-        self, client: GtpClient, told: list[int], state: State, actions: Sequence[int]
+        self, client: GtpClient, known: list[int], state: State, actions: Sequence[int]
     ) -> str | None:
-        """Play what the program does not know yet; why it refuses, if it does."""
-        for ply in range(len(told), len(actions)):
+        """Play the actions that the program does not know; return the refusal of one, if any."""
+        for ply in range(len(known), len(actions)):
             move = state.action_to_string(actions[ply])
             try:
                 await client.send(f"play {COLOURS[ply % 2]} {move}")
             except GtpError as error:
                 return f"forfeit at ply {ply}: refused {move}: {error}"
-            told.append(actions[ply])
+            known.append(actions[ply])
         return None
 
     async def _end(self) -> None:
-        # Together, so that many stubborn programs take no longer than one.
+        # together, so that many slow programs take no longer than one
         await together(*(client.end() for client in self._clients))

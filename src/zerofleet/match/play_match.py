@@ -25,14 +25,15 @@ from zerofleet.prediction import Predictor
 from zerofleet.records import GameRecord, changed, new_game_uid
 from zerofleet.service import first_of
 
-# A game's place in its match, which its row is keyed by: the opening, and the first-named player's
-# colour (0: it is the first player of the game, 1: the second).
+# A game's place in its match, which is the key of its row: the opening, and the colour of the
+# player named first (0: it is the first player of the game, 1: the second).
 Place: TypeAlias = tuple[int, int]
 
 _T = TypeVar("_T")
 
-_REFILL_SHARE = 8  # of the pairs at once must be over before more begin: they share their requests
-_MOST_MISSES = 2_000  # draws in a row without a new position: the game offers no more
+# this share of the pairs at once must be over before more begin, because they share their requests
+_REFILL_SHARE = 8
+_MOST_MISSES = 2_000  # draws in a row without a new position: the game has none left
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,21 +42,21 @@ class SearchPlayer:
 
     predictor: Predictor
     search: SearchConfig
-    version: int = 0  # of the model; 0: none
+    version: int = 0  # version of the model; 0: none
 
 
 @dataclass(frozen=True, slots=True)
 class GaveUp:
-    """The answer of a player who gives the game up: it has lost."""
+    """The answer of a player that loses the game without a move."""
 
-    remark: str | None = None  # why, if it did not simply resign
+    remark: str | None = None  # the reason; None if it simply resigned
 
 
 class ActionPlayer(Protocol):
-    """A player without a predictor, who is asked for one action at a time."""
+    """A player without a predictor, which chooses one action at a time."""
 
     async def choose(self, place: Place, actions: Sequence[int]) -> int | GaveUp:
-        """What it plays in the game at this place, after these actions."""
+        """Return its action in the game at this place, after these actions."""
         ...
 
 
@@ -63,24 +64,24 @@ MatchPlayer: TypeAlias = SearchPlayer | ActionPlayer
 
 
 class PairQueue:
-    """Which pairs of a match begin when: in their order, so many at once, none far ahead.
+    """When each pair of a match begins: in order, up to a number at once, and none far ahead.
 
-    Both games of a pair begin together, because the engine knows no half pairs; one that is stored
-    already is given up at once.
+    Both games of a pair begin together, because the engine has no half pairs; a game that is stored
+    already is resigned at once.
 
     Args:
-        missing: the places that hold no game.
-        at_once: pairs in play together, at most.
+        missing: the places without a stored game.
+        at_once: most pairs in play together.
         ahead: a pair begins only when fewer than this many openings lie between it and the first
-            incomplete one. A verdict counts complete prefixes, so this bounds the games
-            that are played and not counted; None: every pair counts.
+            incomplete one. A verdict counts complete prefixes, so this bounds the games that are
+            played and not counted. None: every pair counts.
     """
 
     def __init__(self, missing: Collection[Place], at_once: int, ahead: int | None = None) -> None:
         self.missing = set(missing)
-        """Places that hold no game as yet."""
+        """Places without a stored game."""
         self.over = asyncio.Event()
-        """Set when no more games are wanted, finished or not."""
+        """Set when further games are not needed, finished or not."""
         self._at_once = max(1, at_once)
         self._ahead = ahead
         self._waiting = deque(sorted({opening for opening, _ in self.missing}))
@@ -92,7 +93,7 @@ class PairQueue:
         return self._games_in_play > 0
 
     def begin(self) -> list[int]:
-        """The openings of the pairs that begin now; none while too few may."""
+        """Return the openings to start now; empty until enough slots are free to start a group."""
         free = self._at_once - (self._games_in_play + 1) // 2
         due = [opening for opening in self._waiting if self._is_near(opening)][: max(0, free)]
         few = min(len(self._waiting), max(1, self._at_once // _REFILL_SHARE))
@@ -104,7 +105,7 @@ class PairQueue:
         return due
 
     def hand_in(self, places: Collection[Place]) -> None:
-        """These games are over, and stored if they were missing."""
+        """Hand in games that are over, and stored if they were missing."""
         self.missing.difference_update(places)
         self._games_in_play -= len(places)
 
@@ -113,18 +114,18 @@ class PairQueue:
 
 
 class MatchGamesInPlay:
-    """The games of all matches that are in play, for whoever looks at them."""
+    """The games of all matches in play, for display."""
 
     def __init__(self) -> None:
         self._plays: list[_Play] = []
 
     def lines(self, most: int) -> list[tuple[int, ...]]:
-        """All actions so far of some games: those of the match that began last come first.
+        """Return all actions so far of some games, starting with the match that began last.
 
-        A game keeps its place for as long as those before it are in play.
+        A game keeps its place for as long as the games before it are in play.
 
         Args:
-            most: games.
+            most: most games.
         """
         found: list[tuple[int, ...]] = []
         for play in reversed(self._plays):
@@ -153,21 +154,21 @@ async def play_match(
 ) -> None:
     """Play the pairs of a queue, until all are played or the queue is over.
 
-    Each player has one request out, with the leaves of all games in which it moves, and is asked
-    anew as soon as it has answered: a slow answer holds up the games in which that player moves,
-    and not the other player. Pairs that begin later have engines of their own, and share the
+    Each player has one request in flight, with the leaves of all games in which it moves, and gets
+    the next one as soon as it has answered. A slow answer delays the games in which that player
+    moves, but not the other player. Pairs that begin later have their own engines, and share the
     requests. A player without a predictor chooses its actions in all games in which it moves at the
     same time.
 
     Args:
-        game: name of the game.
+        game: game name.
         openings: all openings of the match.
         players: at colour 0 the first of them moves first.
-        queue: which pairs begin when.
-        keep: stores games; called by one at a time, and awaited before other pairs take their turn.
-        go: while it is not set, no player is asked: games in play wait where they are.
-        clock_ahead: this machine's clock is so far ahead of Postgres', by which uids are made.
-        in_play: shows the games meanwhile.
+        queue: decides when each pair begins.
+        keep: stores games; called by one task at a time, and awaited before other pairs continue.
+        go: while it is not set, no player is called, and games in play wait.
+        clock_ahead: how far this machine's clock is ahead of Postgres', by which UIDs are made.
+        in_play: shows the games in play.
     """
     if go is None:
         go = asyncio.Event()
@@ -186,7 +187,7 @@ class _Group:
     began_at: datetime
 
     def place(self, game_id: int) -> Place:
-        """Where a game of the engine belongs."""
+        """Return the place of a game of the engine."""
         return self.openings[game_id // 2], game_id % 2
 
 
@@ -219,11 +220,12 @@ class _Play:
         self._clock_ahead = clock_ahead
         self._keeping = asyncio.Lock()
         self._groups: list[_Group] = []
-        self._remarks: dict[Place, str | None] = {}  # of games that were given up
-        self._turns = (asyncio.Event(), asyncio.Event())  # by side: there may be something to ask
+        self._remarks: dict[Place, str | None] = {}  # remarks on resigned games
+        # by side: set when a player may have to move
+        self._turns = (asyncio.Event(), asyncio.Event())
 
     def lines(self) -> list[tuple[int, ...]]:
-        """All actions so far of the games in play, in the order of their openings."""
+        """Return all actions so far of the games in play, in the order of their openings."""
         games = [
             (group.place(game_id), tuple(actions))
             for group in self._groups
@@ -242,17 +244,17 @@ class _Play:
             turn.clear()
             await self._go.wait()
             if isinstance(player, SearchPlayer):
-                asked = await self._ask_predictor(side, player.predictor)
+                has_games = await self._ask_predictor(side, player.predictor)
             else:
-                asked = await self._ask_for_actions(side, player)
+                has_games = await self._ask_for_actions(side, player)
             await self._hand_in()
             if self._groups:
                 self._turns[1 - side].set()  # after these actions the other side may have to move
-            if not asked:
+            if not has_games:
                 await turn.wait()
 
     async def _ask_predictor(self, side: int, predictor: Predictor) -> bool:
-        """One request for all games in which this side moves; False when there is none."""
+        """Make one request for all games in which this side moves; return False without any."""
         parts = [(group.engine, group.engine.select(side)) for group in self._groups]
         parts = [(engine, rows) for engine, rows in parts if len(rows) > 0]
         if not parts:
@@ -267,7 +269,7 @@ class _Play:
         return True
 
     async def _ask_for_actions(self, side: int, player: ActionPlayer) -> bool:
-        """One action in each game in which this side moves; False when there is none."""
+        """Choose one action in each game in which this side moves; return False without any."""
         moves = [
             self._choose(group, game_id, actions, side, player)
             for group in self._groups
@@ -289,7 +291,7 @@ class _Play:
             self._turns[1 - side].set()
 
     async def _hand_in(self) -> None:
-        """Store what is finished, then let others begin."""
+        """Store finished games, then let others begin."""
         finished = [
             (group, game) for group in self._groups for game in group.engine.take_finished()
         ]
@@ -325,7 +327,7 @@ class _Play:
             group = _Group(openings, engine, datetime.now(UTC))
             for game_id in range(2 * len(openings)):
                 if group.place(game_id) not in self._queue.missing:
-                    engine.resign(game_id)  # it is stored: nothing of it is asked for again
+                    engine.resign(game_id)  # it is stored, so it needs no predictions
             self._groups.append(group)
             self._wake()
 
@@ -337,15 +339,15 @@ class _Play:
 def match_record(
     name: str, uid: UUID, game: GameColumns, versions: tuple[int, int], started_at: datetime
 ) -> GameRecord:
-    """The record of a finished game; it names the mover's model at every ply, of openings too.
+    """Return the record of a finished game, with the mover's model at every ply, openings included.
 
-    A ply that was not searched (of an opening, or of a player without a predictor) has 0
-    simulations, and its own action alone in its table, unvisited.
+    A ply without a search (in an opening, or by a player without a predictor) has 0 simulations,
+    and its table contains only its own action, unvisited.
 
     Args:
-        name: of the game.
-        uid: of the record.
-        game: finished now.
+        name: game name.
+        uid: UID of the record.
+        game: the finished game.
         versions: models of the first and the second player; 0: it has none.
         started_at: when it began.
     """
@@ -359,7 +361,7 @@ def match_record(
 
 
 async def together(*parts: Coroutine[Any, Any, _T]) -> list[_T]:
-    """Run all parts; when one fails, the others are not left running and its error is raised."""
+    """Run all parts; if one fails, cancel the others and raise its error."""
     tasks = [asyncio.create_task(part) for part in parts]
     try:
         return await asyncio.gather(*tasks)
@@ -372,11 +374,11 @@ async def together(*parts: Coroutine[Any, Any, _T]) -> list[_T]:
 def draw_openings(game: str, plies: int, count: int, seed: int) -> list[list[int]]:
     """Draw random openings that lead to distinct positions, none of them the end of the game.
 
-    The search of a match has no noise, so the same position twice would give the same game twice. A
-    game that offers fewer positions than ``count`` gets fewer openings.
+    The search of a match has no noise, so the same position would give the same game twice. A game
+    with fewer positions than ``count`` gets fewer openings.
 
     Args:
-        game: name of the game.
+        game: game name.
         plies: length of each opening.
         count: number of openings.
         seed: the same arguments give the same openings on any machine.
@@ -385,7 +387,7 @@ def draw_openings(game: str, plies: int, count: int, seed: int) -> list[list[int
         ConfigError: no game lasts longer than ``plies``.
     """
     rng = random.Random(seed)
-    openings: dict[int, list[int]] = {}  # by hash of the position they lead to
+    openings: dict[int, list[int]] = {}  # by hash of the resulting position
     misses = 0
     while len(openings) < count and misses < _MOST_MISSES:
         state, actions = _random_opening(game, plies, rng)

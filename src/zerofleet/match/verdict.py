@@ -1,24 +1,24 @@
 """The verdict of a gate match: what its stored pairs say about the candidate.
 
-It is a function of the rows, whichever evaluator asks and when. A pair counts when it and every
-pair before it, in the order of openings, is complete: pairs of short games are over first, and a
-verdict on them would be one on short games. A pair that only repeats earlier games does not count.
+It is a function of the rows, whichever evaluator computes it and when. A pair counts when it and
+every pair before it, in the order of openings, is complete: pairs of short games are over first,
+and would bias the verdict. A pair that only repeats earlier games does not count.
 
-The sequential test counts pairs of games by what the candidate took from each.
-Both games of a pair begin with the same opening, so they are not independent; pairs are. A pair is
-one of five outcomes: 0, 0.5, 1, 1.5 or 2 points (a pentanomial). Write N for the pairs, m for the
-candidate's mean score per game and v for the variance of a pair's score per game. The likeliest
-normal distribution whose mean is a hypothesis' score s has the variance ``v + (m - s)^2``, so the
-logarithm of the generalised likelihood ratio of two hypotheses is::
+The sequential test counts pairs of games by the candidate's points. Both games of a pair begin with
+the same opening, so they are not independent; pairs are. A pair has one of five outcomes: 0, 0.5,
+1, 1.5 or 2 points (a pentanomial). Write N for the pairs, m for the candidate's mean score per game
+and v for the variance of a pair's score per game. The likeliest normal distribution whose mean is a
+hypothesis' score s has the variance ``v + (m - s)^2``. So the logarithm of the generalised
+likelihood ratio of two hypotheses is::
 
     LLR = N / 2 * ln((v + (m - s0)^2) / (v + (m - s1)^2))
 
-(Van den Bergh, "A Practical Introduction to the GSPRT", the alternative form, as the chess
-engines' testing framework fishtest has it.) The test ends when LLR leaves
-``(ln(error / (1 - error)), ln((1 - error) / error))``: then either error has about the probability
-``error`` (Wald, "Sequential Tests of Statistical Hypotheses", Annals of Mathematical Statistics 16,
-1945, section 3.2), which stays so with the likelihood ratio generalised (Li, Liu and Ying,
-Sequential Analysis 33, 2014).
+This is the alternative form in Van den Bergh, "A Practical Introduction to the GSPRT", as used by
+fishtest, the chess engines' testing framework. The test ends when LLR leaves ``(ln(error / (1 -
+error)), ln((1 - error) / error))``. Then either error has about the probability ``error`` (Wald,
+"Sequential Tests of Statistical Hypotheses", Annals of Mathematical Statistics 16, 1945, section
+3.2). That still holds with the likelihood ratio generalised (Li, Liu and Ying, Sequential Analysis
+33, 2014).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 
 from zerofleet.database import GateRule, Grounds, MatchRow, Pair
 
-POINTS = np.asarray([0.0, 0.25, 0.5, 0.75, 1.0])  # [5] float64, a pair's score per game
+POINTS = np.asarray([0.0, 0.25, 0.5, 0.75, 1.0])  # [5] float64, score per game of a pair
 
 _UNSEEN = 0.5  # pairs; see regularised
 
@@ -49,15 +49,15 @@ class Standing:
 def judge(match: MatchRow, pairs: Sequence[Pair]) -> Standing:
     """Judge a match by its rule.
 
-    A sequential test looks at the pairs after each of them, so that its verdict depends neither on
-    how many were played at once nor on who played them; what was played after it ended does not
-    count. All games of the match played without that, the score decides: promoted when it is above
-    the threshold, never at it (AlphaGo Zero asks for more than 55% of 400 games: Nature 2017,
-    Methods, "Evaluator"). If all counted games were drawn, the rule for that decides instead.
+    A sequential test is evaluated after each pair, so that its verdict depends neither on how many
+    pairs were played at once nor on who played them. Games played after its end do not count. If
+    all games are played before it ends, the score decides: the candidate is promoted when the score
+    is above the threshold, never at it. (AlphaGo Zero requires more than 55% of 400 games: Nature
+    2017, Methods, "Evaluator".) If all counted games were drawn, the rule for that decides instead.
 
     Args:
-        match: of the gate, with its rule.
-        pairs: those complete, in the order of openings.
+        match: a gate's match, with its rule.
+        pairs: the complete pairs, in the order of openings.
     """
     rule = match.rule
     assert rule is not None, f"match {match.match_id} is a {match.kind} and has no verdict"
@@ -87,11 +87,11 @@ def judge(match: MatchRow, pairs: Sequence[Pair]) -> Standing:
 
 
 def llr_walk(match: MatchRow, pairs: Sequence[Pair]) -> NDArray[np.float64]:
-    """The log-likelihood ratio [pairs] after each complete pair, up to where the test ended.
+    """Return the log-likelihood ratio [pairs] after each complete pair, up to the end of the test.
 
     Args:
-        match: of the gate, with its rule; without a sequential test there is no ratio.
-        pairs: those complete, in the order of openings.
+        match: a gate's match, with its rule; without a sequential test there is no ratio.
+        pairs: the complete pairs, in the order of openings.
     """
     if match.rule is None:
         return np.zeros(0)
@@ -102,12 +102,12 @@ def llr_walk(match: MatchRow, pairs: Sequence[Pair]) -> NDArray[np.float64]:
 
 
 def _prefix(match: MatchRow, pairs: Sequence[Pair]) -> list[Pair]:
-    """The pairs from the first opening on, up to the first that is not complete."""
+    """Return the pairs from the first opening on, up to the first incomplete one."""
     return [pair for i, pair in enumerate(pairs[: match.games // 2]) if pair.opening == i]
 
 
 def _cumulative(pairs: Sequence[Pair]) -> NDArray[np.int64]:
-    """Counts [pairs, 5] of the outcomes up to each pair; repeated ones add nothing."""
+    """Return counts [pairs, 5] of the outcomes up to each pair; repeated pairs add nothing."""
     outcomes = np.zeros((len(pairs), 5), np.int64)
     for row, pair in zip(outcomes, pairs, strict=True):
         if not pair.repeated:
@@ -116,14 +116,14 @@ def _cumulative(pairs: Sequence[Pair]) -> NDArray[np.int64]:
 
 
 def _ratios(rule: GateRule, counts: NDArray[np.int64]) -> NDArray[np.float64]:
-    """The log-likelihood ratio [pairs] after each pair; empty without a sequential test."""
+    """Return the log-likelihood ratio [pairs] after each pair; empty without a sequential test."""
     if rule.sprt_elo is None:
         return np.zeros(0)
     return log_likelihood_ratio(regularised(counts), rule.sprt_elo)
 
 
 def _crossing(rule: GateRule, ratios: NDArray[np.float64]) -> int | None:
-    """The first pair after which the ratio is at a bound; None while it is between them."""
+    """Return the first pair after which the ratio is at a bound; None while it is between them."""
     if rule.sprt_error is None:
         return None
     [at_bound] = np.nonzero(np.abs(ratios) >= llr_bound(rule.sprt_error))
@@ -131,19 +131,19 @@ def _crossing(rule: GateRule, ratios: NDArray[np.float64]) -> int | None:
 
 
 def llr_bound(error: float) -> float:
-    """Where the test ends: at this it promotes, at its negative it rejects."""
+    """Return the bound of the test: it promotes at this, and rejects at its negative."""
     return math.log((1.0 - error) / error)
 
 
 def elo_score(elo: float) -> float:
-    """Points per game of a player who is ``elo`` stronger: 1 / (1 + 10^(-elo / 400))."""
+    """Return points per game of a player who is ``elo`` stronger: 1 / (1 + 10^(-elo / 400))."""
     return 1.0 / (1.0 + 10.0 ** (-elo / 400.0))
 
 
 def regularised(counts: NDArray[Any]) -> NDArray[np.float64]:
-    """Counts [..., 5] in which an outcome that was not seen has half a pair.
+    """Return counts [..., 5] in which an outcome that did not occur has half a pair.
 
-    Without that a few pairs that all end alike have no variance, and LLR is as sure of them as of
+    Without that, a few equal pairs would have no variance, and LLR would be as certain as with
     thousands. With it, n pairs of 1 point each reach a bound at the n at which the exact
     multinomial ratio does, ``n * ln(1 - 2 * (s1 - 0.5))``.
     """
@@ -153,7 +153,7 @@ def regularised(counts: NDArray[Any]) -> NDArray[np.float64]:
 def moments(
     counts: NDArray[Any],
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    """Pairs N, mean score m and variance v of counts [..., 5]; each [...] float64."""
+    """Return pairs N, mean score m and variance v of counts [..., 5]; each [...] float64."""
     pairs = np.asarray(np.sum(counts, axis=-1), np.float64)
     score = np.asarray(counts @ POINTS / pairs, np.float64)
     variance = np.sum(counts * (POINTS - score[..., None]) ** 2, axis=-1) / pairs
@@ -161,9 +161,9 @@ def moments(
 
 
 def log_likelihood_ratio(counts: NDArray[Any], elo: tuple[float, float]) -> NDArray[np.float64]:
-    """LLR [...] of the second against the first of two logistic Elos, from counts [..., 5].
+    """Return LLR [...] of the second against the first of two logistic Elos, from counts [..., 5].
 
-    The counts are taken as they are: regularise them first where some are small.
+    The counts are used as they are: regularise them first if some are small.
     """
     pairs, score, variance = moments(counts)
     first, second = (variance + (score - elo_score(each)) ** 2 for each in elo)
