@@ -1,15 +1,16 @@
 """Learning: the network, its loss and optimizers, the training window, and export to ONNX.
 
-Architecture and loss are those of AlphaGo Zero (Silver et al., Nature 550, 2017, Methods,
-"Neural network architecture" and "Optimisation"). Pooled blocks, auxiliary heads, the average of
-weights and the scaled loss are options.
+Architecture and loss follow AlphaGo Zero (Silver et al., Nature 550, 2017, Methods, "Neural network
+architecture" and "Optimisation"). Pooled blocks, auxiliary heads, the average of weights and the
+scaled loss are options.
 
 - ``network``: tower, heads and auxiliary heads; ``loss``: their losses; ``optimizer``: SGD with
   momentum, AdamW, Muon.
-- ``learner``: gradient steps, and their precision; ``measurement``: how well a network predicts.
-- ``window``: the recent games, read in commit order, with a held-out part, and the train bucket:
-  how much training these games have paid for.
-- ``schedule``: learning rates and window sizes; ``overfit``: notices overfitting.
+- ``learner``: gradient steps, and their precision; ``measurement``: a network's quality of
+  prediction.
+- ``window``: the recent games, read in commit order, with a validation set, and the train bucket:
+  the number of samples that these games allow.
+- ``schedule``: learning rates and window sizes; ``overfit``: detects overfitting.
 - ``export``: the ONNX file, and the golden positions that check it.
 """
 

@@ -20,7 +20,7 @@ from zerofleet.models.shape import INPUT, POLICY_OUTPUT, VALUE_OUTPUT
 
 
 class _Exported(nn.Module):
-    """The network with outputs as the wire wants them: half-precision logits."""
+    """The network with the outputs of the wire: half-precision logits."""
 
     def __init__(self, network: PolicyValueNet) -> None:
         super().__init__()
@@ -31,7 +31,7 @@ class _Exported(nn.Module):
         return policy_logits.half(), value
 
 
-GOLDEN_POSITIONS = 64  # of random play, and as many again of random bits
+GOLDEN_POSITIONS = 64  # from random play, and the same number of random bits
 
 
 def export_onnx(
@@ -39,29 +39,29 @@ def export_onnx(
 ) -> bytes:
     """Write the network, in evaluation mode, as an ONNX model with a free batch dimension.
 
-    Batch normalisation is folded into the convolutions. Input and outputs are those of
-    ``zerofleet.models.shape``; nothing but default-domain operators of an allow-list is in the
-    file, and all weights are inside.
+    Batch normalisation is folded into the convolutions. Input and outputs are described in
+    ``zerofleet.models.shape``. The file contains only default-domain operators of an allow-list,
+    and all weights.
 
     Args:
-        network: its mode and its weights are left as they were.
+        network: its mode and its weights are left unchanged.
         observation_bytes: bytes of one packed observation.
-        metadata: text kept in the file, such as run and version; it makes files of different
-            models differ even when their weights agree.
+        metadata: text in the file, such as run and version; it makes files of different models
+            differ even if their weights are equal.
 
     Raises:
-        IncompatibleModelError: the exporter wrote something that the allow-list does not know.
+        IncompatibleModelError: the exporter wrote an operator that the allow-list does not contain.
     """
     training = network.training
     example = torch.zeros(2, observation_bytes, dtype=torch.uint8)
     file = io.BytesIO()
     try:
         with warnings.catch_warnings():
-            # The older exporter is chosen on purpose: it takes 0.1 CPU-seconds, the newer one
-            # 1 to 2.6. Torch is pinned, so the warning that it will go away is of no use.
+            # The older exporter is chosen on purpose: it takes 0.1 CPU-seconds, the newer one 1 to
+            # 2.6. Torch is pinned, so the warning about its removal is irrelevant.
             warnings.filterwarnings("ignore", category=DeprecationWarning, module=r"torch\.onnx")
             warnings.filterwarnings("ignore", r".*legacy TorchScript.*", DeprecationWarning)
-            # Torch's annotations forget that this exporter takes an open file.
+            # Torch's annotations omit that this exporter accepts an open file.
             cast("Any", torch.onnx).export(
                 _Exported(network.eval()),
                 (example,),
@@ -81,7 +81,7 @@ def export_onnx(
 
 def _finish(model_bytes: bytes, metadata: Mapping[str, str]) -> bytes:
     """Check the file with ONNX's own checker and add the metadata."""
-    import onnx  # here: 0.1 CPU-seconds that a trainer need not pay before it exports
+    import onnx  # here: 0.1 CPU-seconds that a trainer need not spend before it exports
 
     model = onnx.load_model_from_string(model_bytes)
     onnx.helper.set_model_props(model, dict(metadata))

@@ -1,9 +1,9 @@
 """The loss of AlphaGo Zero: ``l = (z - v)^2 - pi^T log p + c * |theta|^2``.
 
-Where a network tells win, draw and loss apart, the first term is a cross-entropy. The last one is
+If a network distinguishes win, draw and loss, the first term is a cross-entropy. The last term is
 not computed at each step: the optimizers with such a term add its gradient, ``2 * c * theta``, to
-the others'. Auxiliary heads have losses of their own. ``LossScale`` keeps small gradients above the
-least number that half precision can tell from 0.
+the others'. Auxiliary heads have their own losses. ``LossScale`` keeps small gradients above the
+smallest number of half precision.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ class Losses:
 def losses(
     policy_logits: Tensor, value: Tensor, policy_target: Tensor, value_target: Tensor
 ) -> Losses:
-    """Compare predictions with what search and the game's end said.
+    """Compare predictions with the results of the search and of the game.
 
     Args:
         policy_logits: ``[batch, num_actions]`` float32.
         value: ``[batch]`` float32, or logits of win, draw and loss ``[batch, 3]``.
-        policy_target: ``[batch, num_actions]`` float32, what the search made of the policy (pi).
+        policy_target: ``[batch, num_actions]`` float32, the search's policy (pi).
         value_target: ``[batch]`` float32, the result or lambda-return for the player to move (z).
     """
     return Losses(
@@ -51,12 +51,13 @@ def losses(
 
 
 def outcome_target(value_target: Tensor) -> Tensor:
-    """Probabilities of win, draw and loss ``[batch, 3]`` of values ``[batch]`` in [-1, 1].
+    """Return probabilities of win, draw and loss ``[batch, 3]`` for values ``[batch]`` in [-1, 1].
 
-    Those of two tosses of a coin that wins with the probability (1 + value) / 2, each for half of
-    the game: a won or lost result is certain, and P(win) - P(loss) is the value. All in draws would
-    give the same value, but where draws hardly ever happen a network that believes in them learns a
-    small advantage a fifth as fast: a softmax near 1 hardly moves. So a draw, too, is half of each.
+    Models the game as two half-point coin tosses with win probability p = (1 + value) / 2: win p^2,
+    draw 2p(1-p), loss (1-p)^2. A won or lost result is then certain, and P(win) - P(loss) is the
+    value. Putting all uncertainty into draws would give the same value. But where draws are rare, a
+    network that expects draws learns a small advantage a fifth as fast, because a softmax near 1
+    hardly moves. Therefore a draw, too, is half of each.
     """
     half = (1 + value_target) / 2
     return torch.stack([half.square(), 2 * half * (1 - half), (1 - half).square()], 1)
@@ -68,17 +69,17 @@ def auxiliary_losses(
     """Return the loss of each auxiliary head by name: the mean over positions with the target.
 
     Policies have the cross-entropy in nats, and final planes the binary cross-entropy of each
-    point. The score has Huber's loss: young networks win by large margins, which would dominate a
+    point. The score has the Huber loss: young networks win by large margins, which would dominate a
     squared error.
 
     Args:
-        heads: the network's.
-        predicted: ``[batch, sum of widths]`` float32, as ``AuxiliaryHeads.forward`` gives it.
+        heads: the network's heads.
+        predicted: ``[batch, sum of widths]`` float32, from ``AuxiliaryHeads.forward``.
         policy_target: ``[batch, num_actions]`` float32.
-        drawn: the other heads' targets ``[batch, drawn_width]``, as
-            ``ReplayBuffer.sample_with_auxiliary`` gives them: the score in points, NaN where a
-            position has no target. A loss without any target is 0. Processes that share a batch
-            take the mean over their own positions.
+        drawn: the other heads' targets ``[batch, drawn_width]``, from
+            ``ReplayBuffer.sample_with_auxiliary``: the score in points, NaN where a position has no
+            target. A loss without any target is 0. Processes that share a batch take the mean over
+            their own positions.
     """
     soft = [softened(policy_target)] if "soft_policy" in heads.widths else []
     target = torch.cat([*soft, *drawn], 1)
@@ -99,7 +100,7 @@ def auxiliary_losses(
 
 
 def softened(policy: Tensor) -> Tensor:
-    """Policies ``[batch, num_actions]`` at the soft temperature: ``p^(1 / T)``, normalised."""
+    """Return policies ``[batch, num_actions]`` at the soft temperature: p^(1 / T), normalised."""
     return functional.normalize(policy.pow(1 / SOFT_TEMPERATURE), p=1, dim=1)
 
 
@@ -108,7 +109,7 @@ def _policy_losses(logits: Tensor, target: Tensor) -> Tensor:
 
 
 def _plane_losses(logits: Tensor, target: Tensor) -> Tensor:
-    share = (1 + target) / 2  # what neither has is half of each
+    share = (1 + target) / 2  # a point that neither player has counts half for each
     return functional.binary_cross_entropy_with_logits(logits, share, reduction="none").mean(1)
 
 
@@ -117,29 +118,29 @@ def _score_losses(score: Tensor, target: Tensor, side: float) -> Tensor:
 
 
 def l2_penalty(parameters: Iterable[Tensor], l2: float) -> Tensor:
-    """``c * |theta|^2`` over all weights, a scalar, for reports and tests."""
+    """Return ``c * |theta|^2`` over all weights, a scalar, for reports and tests."""
     return l2 * torch.stack([parameter.square().sum() for parameter in parameters]).sum()
 
 
 class LossScale:
-    """A factor on the loss that is halved when gradients overflow and doubled when they do not.
+    """A factor on the loss: halved when gradients overflow, doubled after a time without overflow.
 
-    Micikevicius et al. 2018 (arXiv 1710.03740), section 3.2. Only powers of two: scaling and
-    unscaling round nothing.
+    Micikevicius et al. 2018 (arXiv 1710.03740), section 3.2. Only powers of two are used, so that
+    scaling and unscaling round nothing.
     """
 
     def __init__(self) -> None:
         self.scale = FIRST_SCALE
-        self.clean_steps = 0  # without overflow since the scale changed last
+        self.clean_steps = 0  # without overflow since the last change of the scale
 
     def unscale(self, gradient: Tensor) -> bool:
         """Divide the gradient by the scale, in place.
 
         Args:
-            gradient: ``[weights]`` of the scaled loss.
+            gradient: ``[weights]``, of the scaled loss.
 
         Returns:
-            Whether it is finite; if not, it is of no use and the scale is halved.
+            Whether it is finite; otherwise it cannot be used, and the scale is halved.
         """
         gradient.div_(self.scale)
         if not bool(torch.isfinite(gradient).all()):
@@ -151,9 +152,9 @@ class LossScale:
         return True
 
     def state(self) -> Tensor:
-        """``[2]`` float64: the scale and the clean steps."""
+        """Return ``[2]`` float64: the scale and the clean steps."""
         return torch.tensor([self.scale, float(self.clean_steps)], dtype=torch.float64)
 
     def restore(self, state: Tensor) -> None:
-        """Go on from ``state()``."""
+        """Continue from ``state()``."""
         self.scale, self.clean_steps = float(state[0]), int(state[1])

@@ -1,4 +1,4 @@
-"""How well a network predicts positions whose search and whose game's end are known."""
+"""The quality of a network's predictions for positions with a known search and result."""
 
 from __future__ import annotations
 
@@ -15,24 +15,27 @@ from zerofleet.fleet.figures import Measurement, Stage
 STAGES = 4
 
 Batch = tuple[NDArray[np.uint8], NDArray[np.float32], NDArray[np.float32]]
-"""Observations ``[batch, observation_bytes]``, policy_target ``[batch, num_actions]``,
-value_target ``[batch]``, as ``zerofleet_core.ReplayBuffer.sample`` gives them."""
+"""A batch as ``zerofleet_core.ReplayBuffer.sample`` returns it.
+
+Observations ``[batch, observation_bytes]``, policy_target ``[batch, num_actions]``, value_target
+``[batch]``.
+"""
 
 TrainBatch = (
     Batch | tuple[NDArray[np.uint8], NDArray[np.float32], NDArray[np.float32], NDArray[np.float32]]
 )
-"""What is trained on: where a network has auxiliary heads, with their targets."""
+"""A batch for training, with the targets of the auxiliary heads if the network has any."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TracedBatch:
-    """A batch of which it is known where each position comes from."""
+    """A batch with the origin of each position."""
 
     batch: Batch
     ply: NDArray[np.int32]  # [batch] actions played before the position
     game_length: NDArray[np.int32]  # [batch] plies of its whole game
-    game_age: NDArray[np.int64]  # [batch] games that have come in since its game
-    result: NDArray[np.float32]  # [batch] of its game, for the player to move
+    game_age: NDArray[np.int64]  # [batch] games that have arrived since its game
+    result: NDArray[np.float32]  # [batch] result of its game, for the player to move
 
 
 def measurement(
@@ -42,13 +45,13 @@ def measurement(
     value_loss_weight: float,
     penalty: Tensor,
 ) -> Measurement:
-    """Compare predictions with what search and the game's end said.
+    """Compare predictions with the results of the search and of the game.
 
     Args:
         traced: the positions.
         policy_logits: ``[batch, num_actions]`` float32 on the CPU.
         value: ``[batch]`` float32 on the CPU.
-        value_loss_weight: of the value's squared error in the total.
+        value_loss_weight: weight of the value's squared error in the total.
         penalty: the weights' term of the total, a scalar.
     """
     observations, policy_target, value_target = traced.batch
@@ -99,10 +102,10 @@ def _calibration(traced: TracedBatch, value: NDArray[np.float32]) -> tuple[Stage
 
 
 def _standard_error(losses: NDArray[np.float32], games: NDArray[np.int64]) -> float | None:
-    """Of the mean, when positions of one game, which share its result, count as one observation.
+    """Return the standard error of the mean, where positions of one game count as one observation.
 
-    The cluster-robust estimate (Liang and Zeger, Biometrika 73, 1986); None of fewer than two
-    games.
+    Positions of one game share its result. The estimate is cluster-robust (Liang and Zeger,
+    Biometrika 73, 1986); None with fewer than two games.
     """
     _, game = np.unique(games, return_inverse=True)
     sums = np.bincount(game, losses - losses.mean())
@@ -112,5 +115,5 @@ def _standard_error(losses: NDArray[np.float32], games: NDArray[np.int64]) -> fl
 
 
 def _mean_entropy(probabilities: Tensor) -> float:
-    """Nats, averaged over rows; 0 * log 0 is 0."""
+    """Return the entropy in nats, averaged over rows; 0 * log 0 is 0."""
     return -torch.xlogy(probabilities, probabilities).sum(1).mean().item()

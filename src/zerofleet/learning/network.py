@@ -1,13 +1,13 @@
 """The residual network with the two heads of AlphaGo Zero, for a board of any size.
 
-Blocks are AlphaGo Zero's, with two options that carry what the whole board shows to every point: a
-convolution sees its neighbourhood, but a ko threat, a ladder or the number of stones left lies
-anywhere.
+Blocks are AlphaGo Zero's, with two options that bring information about the whole board to every
+point. A convolution sees only its neighbourhood, but a ko threat, a ladder or the number of stones
+left is a property of the whole board.
 
-Auxiliary heads are for training only; no exported model has them. Wu 2019 (arXiv 1902.10565),
-section 3.4 (the opponent's next policy) and section 4.1 (ownership of each point at the end, and
-the score): a game's result is one number for all its positions, and these targets say where it
-comes from. The softened policy (KataGo, docs/KataGoMethods.md, "Auxiliary Soft Policy Target")
+Auxiliary heads are for training only; no exported model has them. They follow Wu 2019 (arXiv
+1902.10565), section 3.4 (the opponent's next policy) and section 4.1 (ownership of each point at
+the end, and the score). A game's result is one number for all its positions, and these targets
+explain it. The softened policy (KataGo, docs/KataGoMethods.md, "Auxiliary Soft Policy Target")
 teaches which of the other actions come close to the best one.
 """
 
@@ -34,7 +34,7 @@ class ConvolutionBlock(nn.Sequential):
 
     def __init__(self, inputs: int, channels: int, kernel: int) -> None:
         super().__init__(
-            # Batch normalisation subtracts the mean: a bias before it would do nothing.
+            # Batch normalisation subtracts the mean, so a bias before it would have no effect.
             nn.Conv2d(inputs, channels, kernel, padding=kernel // 2, bias=False),
             nn.BatchNorm2d(channels),
             nn.ReLU(inplace=True),
@@ -42,10 +42,10 @@ class ConvolutionBlock(nn.Sequential):
 
 
 class SqueezeExcitation(nn.Module):
-    """Scales each channel by a gate in (0, 1) that all channels' means over the board decide.
+    """Scales each channel by a gate in (0, 1), computed from all channels' means over the board.
 
     Hu et al. 2018 (arXiv 1709.01507), section 3, with the reduction ratio 4 of small networks. It
-    scales and adds nothing (Lc0's variant also adds a bias for each channel).
+    only scales (Lc0's variant also adds a bias for each channel).
     """
 
     def __init__(self, channels: int) -> None:
@@ -55,16 +55,16 @@ class SqueezeExcitation(nn.Module):
         self.excite = nn.Linear(squeezed, channels)
 
     def forward(self, planes: Tensor) -> Tensor:
-        """Planes ``[batch, channels, rows, columns]``, scaled."""
+        """Scale planes ``[batch, channels, rows, columns]``."""
         squeezed = functional.relu(self.squeeze(planes.mean((2, 3))))
-        # The sigmoid, by the identity sigmoid(x) = (1 + tanh(x / 2)) / 2: tanh is among the few
-        # operators that a model file may hold.
+        # The sigmoid, by the identity sigmoid(x) = (1 + tanh(x / 2)) / 2, because tanh is among the
+        # few operators of a model file.
         gates = 0.5 * torch.tanh(0.5 * self.excite(squeezed)) + 0.5
         return planes * gates[:, :, None, None]
 
 
 class ResidualBlock(nn.Module):
-    """Two convolutions around which the input is carried, rectified after the addition."""
+    """Two convolutions with a skip connection, rectified after the addition."""
 
     def __init__(self, channels: int, squeeze_excitation: bool = False) -> None:
         super().__init__()
@@ -74,19 +74,20 @@ class ResidualBlock(nn.Module):
         self.gate = SqueezeExcitation(channels) if squeeze_excitation else nn.Identity()
 
     def forward(self, planes: Tensor) -> Tensor:
-        """``[batch, channels, rows, columns]``, as it came."""
+        """Return ``[batch, channels, rows, columns]``, the same shape as the input."""
         carried = self.gate(self.norm(self.second(self.first(planes))))
         return functional.relu(planes + carried, inplace=True)
 
 
 class PooledResidualBlock(nn.Module):
-    """A residual block, a quarter of whose inner channels speak of the whole board.
+    """A residual block in which a quarter of the inner channels describes the whole board.
 
-    Wu 2019 (arXiv 1902.10565), section 3.3 and appendices A.2 and A.3: means and maxima of those
-    channels over the board give, by one linear layer, a bias for each of the other channels, which
+    Wu 2019 (arXiv 1902.10565), section 3.3 and appendices A.2 and A.3. One linear layer turns means
+    and maxima of those channels over the board into a bias for each of the other channels, which
     alone enter the second convolution. Each network is for one size of board, so the paper's means
-    scaled by that size would say nothing new. The bias comes after the batch normalisation and
-    not before: the same functions, and the normalisation can be folded into its convolution.
+    scaled by that size would add no information. The bias comes after the batch normalisation and
+    not before it: the functions are the same, and the normalisation can be folded into its
+    convolution.
     """
 
     def __init__(self, channels: int, squeeze_excitation: bool = False) -> None:
@@ -101,7 +102,7 @@ class PooledResidualBlock(nn.Module):
         self.gate = SqueezeExcitation(channels) if squeeze_excitation else nn.Identity()
 
     def forward(self, planes: Tensor) -> Tensor:
-        """``[batch, channels, rows, columns]``, as it came."""
+        """Return ``[batch, channels, rows, columns]``, the same shape as the input."""
         inner = self.first_norm(self.first(planes))
         bias = self.bias(over_the_board(functional.relu(inner[:, : self.pooled])))
         rest = functional.relu(inner[:, self.pooled :] + bias[:, :, None, None])
@@ -112,8 +113,8 @@ class PooledResidualBlock(nn.Module):
 class PooledPolicyHead(nn.Module):
     """AlphaGo Zero's policy head, whose last layer also sees means and maxima over the board.
 
-    Wu 2019, section 3.3 and appendix A.4. A pass has no point of its own: what it is worth can be
-    seen on the whole board only.
+    Wu 2019, section 3.3 and appendix A.4. A pass has no point of its own: its worth shows only on
+    the whole board.
     """
 
     def __init__(self, channels: int, filters: int, points: int, num_actions: int) -> None:
@@ -124,18 +125,18 @@ class PooledPolicyHead(nn.Module):
         self.last = nn.Linear(filters * points + 2 * pooled, num_actions)
 
     def forward(self, planes: Tensor) -> Tensor:
-        """Policy logits ``[batch, num_actions]`` of ``[batch, channels, rows, columns]``."""
+        """Return policy logits ``[batch, num_actions]``."""
         local = self.filters(planes).flatten(1)
         return self.last(torch.cat([local, over_the_board(self.pooled(planes))], 1))
 
 
 class ConvolutionalPolicyHead(nn.Module):
-    """A policy head whose actions are points of the board, and perhaps one that is none.
+    """A policy head whose actions are points of the board, and at most one other action.
 
-    A logit of each point by a 1x1 convolution over filters, to which what the whole board shows
-    adds a bias; the one more action's by a linear layer over that (Wu 2019, appendix A.4). It has
-    as many weights on a large board as on a small one, and what it learns at one point it knows at
-    all.
+    The logit of each point comes from a 1x1 convolution over filters, to which means and maxima
+    over the board add a bias. The other action's logit comes from a linear layer over these (Wu
+    2019, appendix A.4). The head has the same number of weights on every board, and what it learns
+    at one point applies to all.
     """
 
     def __init__(self, channels: int, filters: int, points: int, num_actions: int) -> None:
@@ -148,7 +149,7 @@ class ConvolutionalPolicyHead(nn.Module):
         self.rest = nn.Linear(2 * pooled, 1) if num_actions > points else None
 
     def forward(self, planes: Tensor) -> Tensor:
-        """Policy logits ``[batch, num_actions]`` of ``[batch, channels, rows, columns]``."""
+        """Return policy logits ``[batch, num_actions]``."""
         board = over_the_board(self.pooled(planes))
         local = functional.relu(self.filters(planes) + self.bias(board)[:, :, None, None])
         logits = self.points(local).flatten(1)
@@ -156,7 +157,7 @@ class ConvolutionalPolicyHead(nn.Module):
 
 
 def policy_head(network: NetworkSection, points: int, num_actions: int) -> nn.Module:
-    """Policy logits ``[batch, num_actions]`` of ``[batch, channels, rows, columns]``."""
+    """Return a head with policy logits ``[batch, num_actions]``."""
     filters = network.policy_channels
     if network.policy_head == "convolutional":
         return ConvolutionalPolicyHead(network.channels, filters, points, num_actions)
@@ -170,17 +171,17 @@ def policy_head(network: NetworkSection, points: int, num_actions: int) -> nn.Mo
 
 
 def over_the_board(planes: Tensor) -> Tensor:
-    """Means, then maxima: ``[batch, 2 * channels]`` of ``[batch, channels, rows, columns]``."""
+    """Return means, then maxima over the board: ``[batch, 2 * channels]``."""
     return torch.cat([planes.mean((2, 3)), planes.amax((2, 3))], 1)
 
 
 def pooled_channels(channels: int) -> int:
-    """How many of a block's channels are pooled: a quarter, and at least one."""
+    """Return how many of a block's channels are pooled: a quarter, and at least one."""
     return max(1, channels // POOLED_SHARE)
 
 
 class BoardShape(Protocol):
-    """What the heads need to know of a game; ``zerofleet_core.GameSpec`` has it."""
+    """The sizes of a game that the heads depend on; ``zerofleet_core.GameSpec`` has them."""
 
     @property
     def observation_shape(self) -> tuple[int, int, int]:
@@ -189,28 +190,28 @@ class BoardShape(Protocol):
 
     @property
     def num_actions(self) -> int:
-        """Actions of the game, legal or not."""
+        """Number of actions of the game, legal or not."""
         ...
 
     @property
     def num_final_planes(self) -> int:
-        """Planes that the game tells of its end."""
+        """Number of planes that describe the game's end."""
         ...
 
     @property
     def has_final_score(self) -> bool:
-        """Whether the game tells a score of its end."""
+        """Whether the game has a score at its end."""
         ...
 
 
 class AuxiliaryHeads(nn.Module):
-    """A head for each target beside policy and value, in the order of a batch's columns.
+    """A head for each target in addition to policy and value, in the order of a batch's columns.
 
     Args:
-        spec: the game; what it does not offer has no head.
-        network: channels of the tower, and the sizes of policy and value heads, which these take
-            over.
-        targets: ``soft_policy``, and names as ``zerofleet_core.ReplayBuffer`` takes them.
+        spec: the game; targets that it does not have get no head.
+        network: channels of the tower, and the sizes of policy and value heads, which these use
+            too.
+        targets: ``soft_policy``, and names of ``zerofleet_core.ReplayBuffer``.
     """
 
     def __init__(self, spec: BoardShape, network: NetworkSection, targets: Sequence[str]) -> None:
@@ -224,11 +225,11 @@ class AuxiliaryHeads(nn.Module):
             "final_score": int(spec.has_final_score),
         }
         self.widths = {name: width for name, width in widths.items() if name in targets and width}
-        """Numbers that each head predicts of a position."""
+        """Number of outputs of each head for a position."""
         self.drawn_width = sum(self.widths.values()) - self.widths.get("soft_policy", 0)
         """Total width of the heads whose targets come from the replay buffer."""
         self.side = math.sqrt(points)
-        """Of the board, in points: the unit of the score."""
+        """Side of the board, in points: the unit of the score."""
         if "soft_policy" in self.widths:
             self.soft_policy = policy_head(network, points, spec.num_actions)
         if "opponent_policy" in self.widths:
@@ -241,7 +242,7 @@ class AuxiliaryHeads(nn.Module):
             )
 
     def forward(self, planes: Tensor) -> Tensor:
-        """Logits, and the score in sides of the board.
+        """Return logits, and the score in sides of the board.
 
         Args:
             planes: ``[batch, channels, rows, columns]``.
@@ -267,9 +268,9 @@ class PolicyValueNet(nn.Module):
     Args:
         spec: the game's board and actions.
         network: blocks, channels, the sizes of the heads, and whether blocks see the whole board.
-        seed: of the first weights; they depend on nothing else.
-        auxiliary: targets beside policy and value, as ``AuxiliaryHeads`` takes them;
-            those that the game offers have heads, which only ``for_losses`` asks.
+        seed: seed of the first weights, which depend on nothing else.
+        auxiliary: targets in addition to policy and value, see ``AuxiliaryHeads``. Targets that the
+            game has get heads, which only ``for_losses`` evaluates.
 
     Raises:
         ConfigError: the policy head does not fit the game, or there are too few channels for it.
@@ -313,9 +314,8 @@ class PolicyValueNet(nn.Module):
             observations: ``[batch, observation_bytes]`` uint8, packed as ``numpy.packbits`` does.
 
         Returns:
-            Policy logits ``[batch, num_actions]`` float32 (of all actions: illegal ones are for
-            the caller to leave out) and values ``[batch]`` float32 in [-1, 1], for the player to
-            move.
+            Policy logits ``[batch, num_actions]`` float32, which include illegal actions, and
+                values ``[batch]`` float32 in [-1, 1], for the player to move.
         """
         policy_logits, value = self._answer(self.tower(self.unpack(observations)))
         if self.tells_value:
@@ -324,11 +324,11 @@ class PolicyValueNet(nn.Module):
         return policy_logits, shares[:, 0] - shares[:, 2]
 
     def for_losses(self, observations: Tensor) -> tuple[Tensor, ...]:
-        """What ``losses`` takes: policy logits, and values or logits of win, draw and loss.
+        """Return the inputs of ``losses``: policy logits, and values or win, draw and loss logits.
 
         Returns:
             ``[batch, num_actions]``, and ``[batch]`` or ``[batch, 3]``; float32. Third, if there
-            are auxiliary heads, what they predict ``[batch, width]``.
+                are auxiliary heads, their predictions ``[batch, width]``.
         """
         planes = self.tower(self.unpack(observations))
         answers = self._answer(planes)
@@ -340,16 +340,16 @@ class PolicyValueNet(nn.Module):
 
 
 def _block(network: NetworkSection, number: int) -> nn.Module:
-    """The residual block of this number, from 1: every third one pools where pooling is on."""
+    """Return the residual block of this number, from 1: every third one pools if pooling is on."""
     pools = network.global_pooling and number % POOLED_EVERY == 0
     kind = PooledResidualBlock if pools else ResidualBlock
     return kind(network.channels, network.squeeze_excitation)
 
 
 def _initialise(network: PolicyValueNet, seed: int) -> None:
-    """Normal weights of variance 2 / fan-in (He et al. 2015), from one generator alone.
+    """Set normal weights of variance 2 / fan-in (He et al. 2015), all from one generator.
 
-    The last layer of either head starts small, so that the untrained network says nothing loudly:
+    The last layer of either head starts small, so that the untrained network is nearly neutral:
     priors near uniform, values near 0.
     """
     generator = torch.Generator().manual_seed(seed)
@@ -374,11 +374,11 @@ def _last_layers(head: nn.Module) -> list[nn.Conv2d | nn.Linear]:
 
 
 class UnpackBits(nn.Module):
-    """Unpack ``numpy.packbits`` bytes (most significant bit first) to 0.0 and 1.0.
+    """Unpacks ``numpy.packbits`` bytes (most significant bit first) to 0.0 and 1.0.
 
-    Inside the network, so that every caller sends bytes, 1/32 of float planes. A lookup of 256 rows
-    of 8 numbers costs nothing measurable beside the first convolution and exports as one
-    ``Gather``.
+    It is inside the network, so that every caller sends bytes, 1/32 of float planes. A lookup of
+    256 rows of 8 numbers costs nothing measurable compared with the first convolution, and exports
+    as one ``Gather``.
 
     Args:
         shape: planes, rows, columns; packed in C order, padded with zero bits to whole bytes.
@@ -396,25 +396,25 @@ class UnpackBits(nn.Module):
         self.register_buffer("table", ((byte >> bit) & 1).float(), persistent=False)
 
     def forward(self, observations: Tensor) -> Tensor:
-        """Planes ``[batch, planes, rows, columns]`` float32 of ``[batch, bytes]`` uint8."""
+        """Return planes ``[batch, planes, rows, columns]`` float32 for ``[batch, bytes]`` uint8."""
         bits = functional.embedding(observations.int(), self.table)  # [batch, bytes, 8]
         return bits.flatten(1)[:, : self.bits].reshape(-1, *self.shape)
 
 
 class WeightAverage:
-    """The exponential average of a network's snapshots: steadier than the last of them.
+    """The exponential average (EMA) of a network's snapshots, steadier than the last one.
 
-    ``average = decay * average + (1 - decay) * snapshot``, weights and running figures alike. Of
-    the first ``1 / (1 - decay)`` snapshots it is the plain mean: else the first one, of a network
-    that knows little, would weigh most for long.
+    ``average = decay * average + (1 - decay) * snapshot``, for weights and running statistics. For
+    the first ``1 / (1 - decay)`` snapshots it is the plain mean. Otherwise the first snapshot, of a
+    network that knows little, would have the largest weight for a long time.
 
     Wu 2019 (arXiv 1902.10565), appendix C ("weight averaging", after Izmailov et al. 2018). Batch
     normalisation's running means and variances are averaged with the weights, so the average needs
     no pass over data.
 
     Args:
-        network: copied without its auxiliary heads; ``network`` of the average stays in
-            evaluation mode.
+        network: copied without its auxiliary heads; ``network`` of the average stays in evaluation
+            mode.
         decay: share that is kept at each snapshot.
     """
 
@@ -425,11 +425,11 @@ class WeightAverage:
 
     @torch.no_grad()
     def add(self, snapshot: PolicyValueNet, number: int) -> None:
-        """Take a snapshot in.
+        """Add a snapshot.
 
         Args:
             snapshot: a network of the same sizes; only read.
-            number: of the snapshot; 1 is the first, which replaces the untrained weights.
+            number: number of the snapshot; 1 is the first, which replaces the untrained weights.
         """
         share = max(1.0 - self._decay, 1.0 / number)
         ours, theirs = self.network.state_dict(), snapshot.state_dict()

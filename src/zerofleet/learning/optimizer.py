@@ -1,8 +1,8 @@
 """SGD with momentum, AdamW and Muon, over all weights as one vector.
 
-Four operations on one vector take the place of a few for each of some dozens of tensors. It also
-spares a process the 0.9 CPU-seconds that ``torch.optim`` takes to be imported, which is seconds
-of a small run's first minute.
+Four operations on one vector replace a few for each of some dozens of tensors. This also saves a
+process the 0.9 CPU-seconds of importing ``torch.optim``, which matter in a small run's first
+minute.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from torch import Tensor, nn
 
 
 class _Optimizer(ABC):
-    """The weights and their gradient as vectors; what a step does to them is the subclass's.
+    """The weights and their gradient as vectors; subclasses implement the step.
 
     Args:
-        parameters: moved into one vector; their shapes, strides and values stay. Do not move
-            them to another device afterwards.
+        parameters: moved into one vector; their shapes, strides and values stay. Do not move them
+            to another device afterwards.
     """
 
     def __init__(self, parameters: Iterable[nn.Parameter]) -> None:
@@ -28,36 +28,36 @@ class _Optimizer(ABC):
         size = sum(parameter.numel() for parameter in self._parameters)
         self._weights = torch.empty(size, device=self._parameters[0].device)
         self.gradient = torch.zeros_like(self._weights)
-        """``[weights]`` float32, what ``backward`` adds to; to be changed in place, if at all."""
+        """Gradient ``[weights]`` float32, to which ``backward`` adds; change it only in place."""
         for parameter, weights, gradient in zip(
             self._parameters, self._views(self._weights), self._views(self.gradient), strict=True
         ):
             weights.copy_(parameter.detach())
             parameter.data = weights
-            parameter.grad = gradient  # backward adds to what is there
+            parameter.grad = gradient  # backward adds to it
 
     def clear(self) -> None:
-        """Forget the gradient; weights and what was gathered of earlier gradients stay."""
+        """Clear the gradient; weights and averages of earlier gradients stay."""
         self.gradient.zero_()
 
     @abstractmethod
     def averages(self) -> Mapping[str, list[Tensor]]:
-        """What is kept of earlier gradients, by name, one tensor for each parameter in their order.
+        """Averages of earlier gradients by name, one tensor for each parameter in their order.
 
-        Writing changes it.
+        Writing to them changes the optimizer.
         """
 
     @abstractmethod
     def step(self, learning_rate: float, steps: int) -> None:
-        """Move the weights against the gradient that ``backward`` left, and clear it.
+        """Move the weights against the gradient of ``backward``, and clear it.
 
         Args:
-            learning_rate: of this step.
-            steps: taken before it.
+            learning_rate: rate of this step.
+            steps: number of steps before it.
         """
 
     def _views(self, vector: Tensor) -> list[Tensor]:
-        """The vector's parts in the parameters' shapes and memory layouts."""
+        """Return the vector's parts in the parameters' shapes and memory layouts."""
         views: list[Tensor] = []
         offset = 0
         for parameter in self._parameters:
@@ -74,8 +74,8 @@ class Momentum(_Optimizer):
         velocity = momentum * velocity + g + 2 * l2 * theta
         theta    = theta - learning_rate * velocity
 
-    The gradient of the l2 term is written out, so it is exact, and it covers every weight: biases
-    and batch normalisation's scales and shifts too, as the paper's theta does.
+    The gradient of the l2 term is explicit, so it is exact. It covers every weight, including
+    biases and batch normalisation's scales and shifts, as the paper's theta does.
 
     Args:
         parameters: see ``_Optimizer``.
@@ -150,9 +150,9 @@ class AdamW(_Optimizer):
 class Muon(Momentum):
     """Momentum whose steps of convolution kernels are made orthogonal (Jordan et al. 2024, "Muon").
 
-    The gradient of a kernel, a matrix with a row for each output channel, has few directions that
-    are strong; its step gets all of them equally strong, so rare ones are learnt as fast. One step,
-    with ``g`` the loss's gradient at a kernel ``W`` of more than one point::
+    The gradient of a kernel, a matrix with a row for each output channel, has only few strong
+    directions. Its step makes all directions equally strong, so that rare ones are learnt as fast.
+    One step, with ``g`` the loss's gradient at a kernel ``W`` of more than one point::
 
         velocity = momentum * velocity + g
         W        = W - learning_rate * (s * orthogonal(g + momentum * velocity) + weight_decay * W)
@@ -163,8 +163,8 @@ class Muon(Momentum):
     Args:
         parameters: see ``_Optimizer``.
         momentum: share of the velocity that is kept at each step.
-        l2: as of ``Momentum``, for all weights but those of such kernels.
-        weight_decay: of such kernels.
+        l2: as in ``Momentum``, for all weights except such kernels.
+        weight_decay: weight decay of such kernels.
     """
 
     def __init__(
@@ -198,11 +198,11 @@ class Muon(Momentum):
 
 
 def orthogonal(matrices: Tensor) -> Tensor:
-    """About ``U V^T`` of each ``U S V^T``: singular values of 0.7 to 1.2 where they were not tiny.
+    """Return about ``U V^T`` of each ``U S V^T``: singular values of 0.7 to 1.2, unless tiny.
 
     Five rounds of an odd polynomial of fifth degree, whose coefficients raise small singular values
-    as fast as they can (Jordan et al. 2024, "Muon", section "Newton-Schulz"; Bernstein and
-    Newhouse 2024, arXiv 2409.20325).
+    as fast as they can (Jordan et al. 2024, "Muon", section "Newton-Schulz"; Bernstein and Newhouse
+    2024, arXiv 2409.20325).
 
     Args:
         matrices: ``[matrices, rows, columns]`` float32.

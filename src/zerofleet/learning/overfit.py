@@ -1,11 +1,11 @@
-"""The overfit watch: notices when held-out games are predicted worse than those trained on.
+"""The overfit watch: detects when validation games are predicted worse than training games.
 
-Both splits are measured on equal samples of the same network. The gap is how far the held-out loss
-lies above the training one, averaged exponentially over measurements from 0 on. Overfitting begins
-when the policy's or the value's gap is above its maximum and above twice its standard error, which
-counts games, not positions. It ends when both gaps are at or under half of their maxima: in
-between, the state stays as it is, so that a gap near its maximum does not switch at each
-measurement. Too few held-out positions say nothing: then there is no gap at all.
+Both splits are measured on equal samples of the same network. The gap is the validation loss minus
+the training loss, averaged exponentially over measurements from 0 on. Overfitting begins when the
+policy's or the value's gap is above its maximum and above twice its standard error, which counts
+games, not positions. It ends when both gaps are at or under half of their maxima. In between, the
+state stays as it is, so that a gap near its maximum does not switch at each measurement. Too few
+validation positions give no gap at all.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ ERRORS = 2.0
 
 @dataclass(slots=True)
 class OverfitWatch:
-    """What the watch knows; all of it is kept in checkpoints.
+    """The state of the watch; all of it is kept in checkpoints.
 
     Args:
         settings: maxima, smoothing, and what to do.
         policy_gap: smoothed, nats; None while nothing is known.
         value_gap: smoothed, squared error; None while nothing is known.
-        active: whether the run overfits at present.
-        renewed_at: positions received at which the window that it began with will be renewed.
+        active: whether the run currently overfits.
+        renewed_at: positions received by which the window from the start of the wait is renewed.
     """
 
     settings: OverfitSection
@@ -44,12 +44,12 @@ class OverfitWatch:
 
     @property
     def waits(self) -> bool:
-        """Whether no step may be taken now."""
+        """Whether training must wait."""
         return self.active and self.settings.action == "wait"
 
     @property
     def pace(self) -> float:
-        """Share of ``samples_per_position`` that a new position pays for now."""
+        """Share of ``samples_per_position`` that a new position currently allows."""
         slows = self.active and self.settings.action == "slow"
         return self.settings.slow_factor if slows else 1.0
 
@@ -61,17 +61,17 @@ class OverfitWatch:
         received: int,
         window_positions: int,
     ) -> Event | None:
-        """Take one measurement of both splits in.
+        """Take in one measurement of both splits.
 
         Args:
-            train: on games that are trained on.
-            held_out: on games that are not, by the same network.
+            train: on training games.
+            held_out: on validation games, by the same network.
             held_out_positions: positions that the second was drawn from.
             received: positions received since the run began.
             window_positions: positions in the window.
 
         Returns:
-            What this measurement changed, if anything.
+            The change caused by this measurement, if any.
         """
         if held_out_positions < self.settings.min_positions:
             return None
@@ -90,10 +90,10 @@ class OverfitWatch:
         return None
 
     def look_at_window(self, received: int) -> Event | None:
-        """End a wait whose window has taken in as many positions as it held at the beginning.
+        """End a wait when the window has taken in as many positions as it held at the beginning.
 
-        Nothing is left of what was overfit to; gaps are measured anew, so that the smoothed ones
-        do not start the wait again. This bounds every wait.
+        All data that was overfit to has then left the window. The gaps start again from nothing, so
+        that the smoothed ones do not start the wait again. This bounds every wait.
         """
         if not self.waits or received < self.renewed_at:
             return None
@@ -101,7 +101,7 @@ class OverfitWatch:
         return "overfit_ends"
 
     def state(self) -> dict[str, Any]:
-        """For a checkpoint."""
+        """Return the state for a checkpoint."""
         return {
             "policy_gap": self.policy_gap,
             "value_gap": self.value_gap,
@@ -110,14 +110,14 @@ class OverfitWatch:
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from ``state()``; an empty one is that of a run that has only begun."""
+        """Continue from ``state()``; an empty one belongs to a run that has only begun."""
         self.policy_gap = state.get("policy_gap")
         self.value_gap = state.get("value_gap")
         self.active = state.get("active", False)
         self.renewed_at = state.get("renewed_at", 0)
 
     def explain(self) -> str:
-        """The gaps beside their maxima, in words."""
+        """Return the gaps and their maxima in words."""
         if self.policy_gap is None or self.value_gap is None:
             return "the window was renewed"
         return (
@@ -127,7 +127,7 @@ class OverfitWatch:
         )
 
     def consequence(self, samples_per_position: float) -> str:
-        """What follows for training, in words."""
+        """Return the consequence for training in words."""
         if self.waits:
             return "no step until both gaps are half their maximum or the window is renewed"
         if self.pace < 1:
@@ -139,6 +139,6 @@ class OverfitWatch:
 
 
 def _is_wide(gap: float, most: float, *errors: float | None) -> bool:
-    """Whether a gap is above its maximum, and by chance alone would hardly be there at all."""
+    """Return whether a gap is above its maximum, and too large to be chance."""
     known = [error for error in errors if error is not None]
     return len(known) == len(errors) and gap > max(most, ERRORS * math.hypot(*known))
