@@ -33,9 +33,6 @@ NOT_YET: tuple[str, ...] = (
     "src/zerofleet/__init__.py",
     "src/zerofleet/config",
     "src/zerofleet/database",
-    "src/zerofleet/learning/learner.py",
-    "src/zerofleet/learning/schedule.py",
-    "src/zerofleet/learning/window.py",
     "src/zerofleet/models",
     "src/zerofleet/rpc",
 )

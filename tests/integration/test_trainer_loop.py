@@ -421,7 +421,9 @@ def test_a_run_that_diverged_goes_on_with_a_lower_learning_rate(surroundings: Su
     surroundings.submit(range(60))
     with surroundings.training() as running:
         until(running.done)
-    with pytest.raises(ConfigError, match=r"not finite at step .*goes on from the last checkpoint"):
+    with pytest.raises(
+        ConfigError, match=r"not finite at step .*continues from the last checkpoint"
+    ):
         running.result()
     saved = surroundings.saved_step()
     surroundings.run = a_run(checkpoint_every_steps=1)

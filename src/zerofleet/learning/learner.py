@@ -1,4 +1,4 @@
-"""Gradient steps on samples of the window, in how many bits, and how well the network fits."""
+"""Gradient steps on samples of the window, their precision, and measurements of the network."""
 
 from __future__ import annotations
 
@@ -19,32 +19,32 @@ from zerofleet.learning.optimizer import AdamW, Momentum, Muon
 from zerofleet.learning.schedule import learning_rate
 
 Wanted = Literal["auto", "off", "bf16", "fp16"]
-_BF16_CHANNELS = 32  # of a network that gains by bf16 on a CPU
-# Of mallopt in glibc's malloc.h.
+_BF16_CHANNELS = 32  # channels from which a network gains by bf16 on a CPU
+# Constants of mallopt in glibc's malloc.h.
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 _MOST_KEPT = 1 << 30  # bytes
-_LARGEST_KEPT = 32 << 20  # bytes; glibc takes no more
+_LARGEST_KEPT = 32 << 20  # bytes; glibc accepts no larger value
 
 
 class Precision:
-    """The precision of the forward pass; weights, losses and momentum are float32 always.
+    """The precision of the forward pass; weights, losses and momentum are always float32.
 
     Args:
-        wanted: auto takes bf16 where the device computes in it and gains by it, else float32.
-        device: where the network is.
-        channels: of the network.
+        wanted: auto selects bf16 if the device computes in it and gains by it, else float32.
+        device: device of the network.
+        channels: channels of the network.
     """
 
     def __init__(self, wanted: Wanted, device: torch.device, channels: int) -> None:
         self._device = device
         self.dtype = _dtype(wanted, device, channels)
-        # bf16 has float32's range: only fp16 loses small gradients.
+        # bf16 has float32's range; only fp16 loses small gradients
         self.loss_scale = LossScale() if self.dtype is torch.float16 else None
 
     def predict(
         self, network: Callable[[Tensor], tuple[Tensor, ...]], observations: Tensor
     ) -> tuple[Tensor, ...]:
-        """The network's answers in float32, computed in this precision."""
+        """Return the network's outputs in float32, computed in this precision."""
         if self.dtype is None:
             return network(observations)
         with torch.autocast(self._device.type, dtype=self.dtype):
@@ -52,19 +52,19 @@ class Precision:
         return tuple(answer.float() for answer in answers)
 
     def scaled(self, loss: Tensor) -> Tensor:
-        """The loss to go backward from."""
+        """Return the loss to differentiate."""
         return loss if self.loss_scale is None else loss * self.loss_scale.scale
 
     def unscale(self, gradient: Tensor) -> bool:
-        """Undo ``scaled`` in the gradient, in place; whether the gradient can be used."""
+        """Undo ``scaled`` in the gradient, in place; return whether the gradient can be used."""
         return self.loss_scale is None or self.loss_scale.unscale(gradient)
 
 
 def keep_freed_memory() -> None:
-    """Have this process keep the memory that a step frees for the next one.
+    """Make this process keep the memory that a step frees for the next one.
 
-    glibc gives it back to the kernel, which fills the next step's pages with zeros: 4,000 to 7,000
-    of them with the networks of the run files. Another C library does as it likes.
+    glibc would return it to the kernel, which fills the next step's pages with zeros: 4,000 to
+    7,000 pages with the networks of the run files. Other C libraries have their own rules.
     """
     if mallopt := getattr(ctypes.CDLL(None), "mallopt", None):
         mallopt(_M_TRIM_THRESHOLD, _MOST_KEPT)
@@ -95,28 +95,28 @@ class Team:
         """Replace float vectors by their means over all processes, in place."""
 
     def share(self, state: Mapping[str, Tensor], step: int, samples: int) -> None:
-        """Let the others go on from the leader's state."""
+        """Let the others continue from the leader's state."""
 
     def dismiss(self) -> None:
-        """Let the others leave; asked for again, it does nothing."""
+        """Let the others leave; a second call does nothing."""
 
 
 class LostWeightsError(ConfigError):
-    """Training has diverged: the weights are lost, and the numbers that led there must change."""
+    """Training has diverged: the weights are unusable, and its settings must change."""
 
 
 class Learner:
     """The network, its optimiser and the number of steps taken.
 
-    The same seed and the same batches in the same order, at the same ``seconds`` where there is a
-    budget of minutes, give the same weights, bit for bit, on one kind of CPU with one number of
-    threads.
+    The same seed and the same batches in the same order give the same weights, bit for bit, on one
+    kind of CPU with one number of threads. With a budget of minutes, ``seconds`` must also be the
+    same.
 
     The process keeps the memory that its steps free (``keep_freed_memory``).
 
     Args:
         spec: the game's board and actions.
-        run: network, seed and the trainer's numbers.
+        run: network, seed and the trainer's settings.
         team: the processes that train together; by default this one alone.
     """
 
@@ -131,7 +131,7 @@ class Learner:
         self.network = network.to(self._team.device).train()
         self.step = 0
         self.samples = 0  # positions drawn, by all processes
-        self.seconds = 0.0  # of training: the caller has the clock
+        self.seconds = 0.0  # seconds of training, which the caller measures
         parameters = self.network.parameters()
         if settings.optimizer == "adamw":
             self._optimizer = AdamW(parameters, settings.momentum, settings.weight_decay)
@@ -155,27 +155,27 @@ class Learner:
 
     @property
     def learning_rate(self) -> float:
-        """Of the next step."""
+        """Learning rate of the next step."""
         return learning_rate(self._settings, self.step, self.samples, self.seconds)
 
     @property
     def budget_used(self) -> float | None:
-        """The share of the budget that is used up; None without one."""
+        """Share of the budget that is used; None without a budget."""
         return self._settings.budget_used(self.samples, self.seconds)
 
     @property
     def published(self) -> PolicyValueNet:
-        """What is measured and published: the average of snapshots, if there is one."""
+        """The network to measure and publish: the average of snapshots, if there is one."""
         return self.network if self._average is None else self._average.network
 
     @property
     def gradient_norm(self) -> float | None:
-        """Of the last step's gradient of all losses, without the l2 term; None before it."""
+        """Norm of the last step's gradient of all losses, without the l2 term; None before it."""
         return None if self._gradient_norm is None else self._gradient_norm.item()
 
     @property
     def auxiliary_losses(self) -> dict[str, float]:
-        """Of the last step's share of a batch, by target; without heads or steps, none."""
+        """Return the losses of the last step's share of a batch by target; empty without heads."""
         return {name: loss.item() for name, loss in self._auxiliary_losses.items()}
 
     def train(self, batch: TrainBatch) -> None:
@@ -206,7 +206,7 @@ class Learner:
         self.samples += len(observations) * self._team.size
         every = self._settings.average_every_steps
         if self._average is not None and (self.step < every or self.step % every == 0):
-            # Until the first snapshot the average is the network itself.
+            # until the first snapshot the average is the network itself
             self._average.add(self.network, max(1, self.step // every))
 
     def measure(self, traced: TracedBatch) -> Measurement:
@@ -219,13 +219,13 @@ class Learner:
         if not measured.is_finite:
             raise LostWeightsError(
                 f"the loss is not finite at step {self.step}: lower trainer.learning_rate "
-                f"(now {self.learning_rate:g}) and start again, which goes on from the last "
+                f"(now {self.learning_rate:g}) and start again, which continues from the last "
                 "checkpoint"
             )
         return measured
 
     def is_sound(self, traced: TracedBatch) -> bool:
-        """Return whether training can go on from these weights, by their loss on a batch.
+        """Return whether training can continue from these weights, by their loss on a batch.
 
         Raises:
             LostWeightsError: the loss of the published weights is not finite.
@@ -246,7 +246,7 @@ class Learner:
         return measurement(traced, policy_logits.cpu(), value.cpu(), weight, penalty)
 
     def state(self) -> dict[str, Tensor]:
-        """Weights, running figures, the optimizer's averages; weight average and loss scale."""
+        """Return weights, running statistics, optimizer averages, weight average and loss scale."""
         state = _named("network", self.network.state_dict()) | self._gradient_averages()
         if self._average is not None:
             state |= _named("average", self._average.network.state_dict())
@@ -257,9 +257,9 @@ class Learner:
     def restore(
         self, state: Mapping[str, Tensor], step: int, samples: int, seconds: float = 0.0
     ) -> None:
-        """Continue from ``state()`` as it was after ``step`` steps on ``samples`` positions.
+        """Continue from ``state()`` after ``step`` steps on ``samples`` positions.
 
-        An average that the state does not hold begins with the state's weights.
+        A weight average that the state does not contain begins with the state's weights.
 
         Raises:
             ConfigError: the state belongs to a network of other sizes, or to an optimizer with
@@ -291,7 +291,7 @@ class Learner:
         self.step, self.samples, self.seconds = step, samples, seconds
 
     def share(self) -> None:
-        """Let every process of the team go on from here."""
+        """Let every process of the team continue from here."""
         if self._team.size > 1:
             self._team.share(self.state(), self.step, self.samples)
 
@@ -311,7 +311,7 @@ class Learner:
 
 
 def _running_figures(network: nn.Module) -> list[Tensor]:
-    """Means and variances of every batch normalisation, each ``[channels]``."""
+    """Return means and variances of every batch normalisation, each ``[channels]``."""
     norms = [module for module in network.modules() if isinstance(module, nn.BatchNorm2d)]
     figures = [figure for norm in norms for figure in (norm.running_mean, norm.running_var)]
     return [figure for figure in figures if figure is not None]
@@ -331,7 +331,7 @@ def _below(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _difference(theirs: Mapping[str, Tensor], ours: Mapping[str, Tensor]) -> str:
-    """The first tensor that a checkpoint has and the network has not, or has otherwise."""
+    """Return the first tensor of a checkpoint that the network lacks or has in another shape."""
 
     def size(tensors: Mapping[str, Tensor], name: str) -> str:
         return "x".join(map(str, tensors[name].shape)) or "one" if name in tensors else "none"

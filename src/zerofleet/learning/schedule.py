@@ -1,4 +1,4 @@
-"""What changes as a run goes on: the learning rate, and how far back the window reaches."""
+"""Schedules over a run: the learning rate, and how far back the window reaches."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ LEAST_SHARE = 1 / 20
 
 
 def learning_rate(settings: TrainerSection, step: int, samples: int, seconds: float) -> float:
-    """The rate of the step after ``step`` others, for which ``samples`` positions were drawn.
+    """Return the rate of the step after ``step`` others, with ``samples`` positions drawn so far.
 
-    Annealed at ``learning_rate_steps``, which count steps or samples; over the first
-    ``warmup_samples`` it rises in a straight line from a twentieth of itself, and over the last
-    part of the budget, of samples or of ``seconds`` of training, it falls to that along a cosine.
+    It is annealed at ``learning_rate_steps``, which count steps or samples. Over the first
+    ``warmup_samples`` it rises linearly from a twentieth of itself. Over the last part of the
+    budget, of samples or of ``seconds`` of training, it falls to that along a cosine.
     """
     position = samples if settings.schedule == "samples" else step
     rate = settings.learning_rate[bisect_right(settings.learning_rate_steps, position)]
@@ -26,12 +26,12 @@ def learning_rate(settings: TrainerSection, step: int, samples: int, seconds: fl
 
 
 def window_limit(settings: TrainerSection, positions: int) -> int:
-    """Most positions that the window may hold when a run has had so many.
+    """Return the most positions in the window when a run has had this many.
 
     ``c (1 + beta ((N / c)^alpha - 1) / alpha)`` (Wu 2019, arXiv 1902.10565, appendix C), in whole
     positions, and never more than ``window_positions``. As beta and alpha are at most 1, each new
-    position moves the far end of the window by at most one: what has left it is never wanted again,
-    and a trainer that starts over finds the same window by reading the same games in order.
+    position moves the far end of the window by at most one. A position that has left is never
+    needed again, and a restarted trainer finds the same window by reading the same games in order.
     """
     if not settings.growing_window:
         return settings.window_positions
@@ -42,17 +42,17 @@ def window_limit(settings: TrainerSection, positions: int) -> int:
 
 
 def window_reach(settings: TrainerSection) -> int:
-    """How many of the newest games hold those of the window, the held-out ones among them."""
+    """Return how many of the newest games contain the window's, including validation games."""
     return math.ceil(settings.window_games / (1 - settings.held_out_share))
 
 
 def held_out_limit(settings: TrainerSection, positions: int, least: int) -> int:
-    """Most held-out positions beside a window of so many, for both to be of the same time.
+    """Return the most validation positions for a window, so that both are from the same time.
 
     Args:
-        settings: the share that is held out.
-        positions: in the window.
-        least: that figures need, however small the window is.
+        settings: the share of validation games.
+        positions: positions in the window.
+        least: lower limit for figures, however small the window is.
     """
     share = settings.held_out_share
     return max(least, math.ceil(positions * share / (1 - share)))

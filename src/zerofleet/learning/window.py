@@ -1,9 +1,9 @@
-"""The training window: recent games in commit order, and how much training they have paid for.
+"""The training window: recent games in commit order, and the number of samples that they allow.
 
-New positions pay for samples in the train bucket, as in KataGo (Wu 2019 and its later training
+New positions add samples to the train bucket, as in KataGo (Wu 2019 and its later training
 scripts). Without this limit, a trainer that is faster than self-play would overfit a few games.
-``Demand`` measures how fast the trainer could draw samples, which determines how much self-play
-it needs.
+``Demand`` measures how fast the trainer could draw samples, which determines how much self-play it
+needs.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ from zerofleet.records import is_held_out
 
 PAGE_GAMES = 512
 _FIRST_PAGE_GAMES = 16
-# Rows of search tables in a page, about: 14 bytes each, 22 where a target is not the visit counts.
-# Postgres makes one value of each column, twice as long in text, and would refuse the games of
-# 19x19 that are a page of 9x9.
+# Approximate rows of search tables in a page: 14 bytes each, 22 where a target is not the visit
+# counts. Postgres makes one value of each column, twice as long in text, and would refuse 19x19
+# games in the number of a page of 9x9 games.
 PAGE_ENTRIES = 4_000_000
 _BLOCKER_LOOK_SECONDS = 5.0
-# A publication is part of its work: the demand's window should hold several of them.
+# Publishing is part of the work: the demand's window should include several publications.
 _DEMAND_SECONDS = 600.0
 _DEMAND_EVERY_SECONDS = 5.0
 
@@ -52,13 +52,14 @@ class TrainBucket:
     """Samples that may still be drawn.
 
     Args:
-        samples_per_position: what one new position pays for.
-        samples: paid for and not yet drawn.
-        received: positions that have paid since the run began.
+        samples_per_position: samples that one new position allows.
+        samples: allowed and not yet drawn.
+        received: positions that have been added since the run began.
         drawn: samples drawn since the run began.
-        pace: share of all this that a new position pays for at present, by the overfit watch.
-        least_samples_per_position: what it pays for, if that is less, while the trainer is behind.
-        behind: positions; the trainer is behind while the bucket holds what so many pay for.
+        pace: share of these that a new position currently allows, set by the overfit watch.
+        least_samples_per_position: samples that it allows, if that is less, while the trainer is
+            behind.
+        behind: positions; the trainer is behind while the bucket holds the samples of this many.
     """
 
     samples_per_position: float
@@ -71,11 +72,11 @@ class TrainBucket:
 
     @property
     def rate(self) -> float:
-        """Samples that a new position pays for at present, unless the trainer is behind."""
+        """Samples that a new position currently allows, unless the trainer is behind."""
         return self.samples_per_position * self.pace
 
     def pay(self, positions: int) -> None:
-        """Enter new positions."""
+        """Add new positions."""
         rate = self.rate
         if self.samples >= self.behind * rate:
             rate = min(rate, self.least_samples_per_position * self.pace)
@@ -83,29 +84,29 @@ class TrainBucket:
         self.received += positions
 
     def limit(self, window_positions: int, batch_size: int) -> None:
-        """Drop what was paid for by positions that have left the window by now.
+        """Drop samples from positions that have left the window by now.
 
-        Otherwise a trainer that was behind would spend it on newer positions, which would then be
-        drawn more often than they paid for. One batch may always be saved up: a small window that
-        pays little, as while the trainer is slowed down, must not stop training for ever.
+        Otherwise a trainer that was behind would draw these samples from newer positions, more
+        often than they allow. One batch may always be saved up: a small window that allows few
+        samples, as while the trainer is slowed down, must not stop training forever.
         """
         self.samples = min(self.samples, max(window_positions * self.rate, float(batch_size)))
 
     def slow(self, pace: float) -> None:
-        """Let positions pay for this share, those too whose samples are not drawn yet."""
+        """Let positions allow only this share, including those whose samples are not drawn yet."""
         self.samples *= pace / self.pace
         self.pace = pace
 
     def full_pace(self) -> None:
-        """Let new positions pay in full; what is in the bucket stays as it is."""
+        """Let new positions allow all their samples; the samples in the bucket stay."""
         self.pace = 1.0
 
     def holds(self, batch_size: int) -> bool:
-        """Whether a batch is paid for."""
+        """Return whether the bucket holds a batch."""
         return self.samples >= batch_size
 
     def draw(self, batch_size: int) -> None:
-        """Take the samples of one batch out."""
+        """Take the samples of one batch."""
         self.samples -= batch_size
         self.drawn += batch_size
 
@@ -121,19 +122,19 @@ class TrainBucket:
 
 @dataclass(frozen=True, slots=True)
 class _Mark:
-    """How things stood at one time."""
+    """The state at one time."""
 
     seconds: float
-    waited: float  # seconds, of all before
+    waited: float  # total seconds before
     drawn: int
     received: int
 
 
 class Demand:
-    """How fast the trainer could train if it never waited for positions; of the last ten minutes.
+    """How fast the trainer could train if it never waited for positions; over the last ten minutes.
 
     Args:
-        bucket: what was received and drawn.
+        bucket: counts positions and samples.
         clock: seconds that never go back.
     """
 
@@ -143,13 +144,13 @@ class Demand:
         self._marks: deque[_Mark] = deque()
         self._waited = 0.0
         self._waiting_since: float | None = None
-        self._samples_per_second = 0.0  # the last that is known
+        self._samples_per_second = 0.0  # last known value
 
     def turn(self, *, hungry: bool) -> None:
-        """Once for each round of the loop.
+        """Call this once for each round of the loop.
 
         Args:
-            hungry: whether it lacks positions: until the next call, time is waited.
+            hungry: whether positions are missing: the time until the next call counts as waiting.
         """
         now = self._clock()
         if self._waiting_since is not None:
@@ -162,7 +163,7 @@ class Demand:
             self._learn(self._marks[-1])
 
     def figures(self) -> DemandFigures:
-        """As things stand now."""
+        """Return the current figures."""
         target = self._bucket.rate
         if not self._marks:
             return DemandFigures(reuse_target=target)
@@ -177,7 +178,7 @@ class Demand:
         )
 
     def _learn(self, last: _Mark) -> None:
-        """The speed of the window, if a batch was drawn in it; it is kept for when none is."""
+        """Update the speed if a batch was drawn in the window; otherwise the last one stays."""
         first = self._marks[0]
         drawn = last.drawn - first.drawn
         worked = last.seconds - first.seconds - (last.waited - first.waited)
@@ -196,16 +197,16 @@ class Training:
     learner: Learner
     bucket: TrainBucket
     watch: OverfitWatch
-    paid_tx: int = 0  # games up to this transaction have paid into the bucket
+    paid_tx: int = 0  # games up to this transaction are counted in the bucket
 
 
 class Window:
-    """The games that are sampled, and beside them the held-out ones that never are.
+    """The games that training samples from, and the validation games that it never does.
 
     Args:
-        run: game, sizes and the held-out share.
-        database: where games come from.
-        training: whose bucket new positions pay into.
+        run: game, sizes and the share of validation games.
+        database: source of the games.
+        training: its bucket counts new positions.
     """
 
     def __init__(self, run: RunConfig, database: Database, training: Training) -> None:
@@ -229,20 +230,20 @@ class Window:
 
     @property
     def limit(self) -> int:
-        """Most positions that are sampled now, as far as the window has grown."""
+        """Return the most positions to sample from now, as far as the window has grown."""
         return window_limit(self._settings, self._training.bucket.received)
 
     def sample(self, batch_size: int, seed: int) -> TrainBatch:
-        """Draw positions to train on, under random symmetries if the run file says so.
+        """Draw positions for training, under random symmetries if the run file says so.
 
         Args:
-            batch_size: positions.
+            batch_size: number of positions.
             seed: equal windows and seeds give equal batches.
         """
         return draw(self.trained, batch_size, seed, symmetry=self._settings.augment)
 
     def trace(self, split: Split, batch_size: int, seed: int) -> TracedBatch | None:
-        """Draw positions to measure on, as they were played; None where there are none."""
+        """Draw positions for a measurement, as they were played; None if there are none."""
         buffer = self.trained if split == "train" else self.held_out
         if not buffer.positions:
             return None
@@ -257,10 +258,10 @@ class Window:
         )
 
     def observations(self, split: Split, positions: int, seed: int) -> NDArray[np.uint8] | None:
-        """Draw observations ``[positions, bytes]``; None where there are fewer.
+        """Draw observations ``[positions, bytes]``; None if there are fewer.
 
-        Those to train on come under random symmetries if the run file says so, as they do in
-        training; held-out ones as they were played.
+        Training positions come under random symmetries if the run file says so, as they do in
+        training; validation positions come as they were played.
         """
         training = split == "train"
         buffer = self.trained if training else self.held_out
@@ -270,9 +271,9 @@ class Window:
         return buffer.sample(positions, seed, symmetry=symmetry)[0]
 
     def read_page(self) -> bool:
-        """Read the next games, if there are any; new ones pay into the train bucket.
+        """Read the next games, if there are any, and add new positions to the train bucket.
 
-        A game that cannot be read or does not replay under the rules is left out and noted: see
+        A game that cannot be read or does not replay under the rules is left out and recorded: see
         ``record_rejections``.
 
         Returns:
@@ -285,7 +286,7 @@ class Window:
         try:
             page = self._database.read_games(self._run, self.next_tx, games, self._asked)
         except StoreUnavailableError:
-            # Postgres may have run out of memory for a page of large games: ask for fewer.
+            # Postgres may have run out of memory for a page of large games: read fewer.
             self._page_games = max(1, games // 2)
             raise
         was_page = page.next_tx > self.next_tx
@@ -307,10 +308,10 @@ class Window:
         return was_page
 
     def record_rejections(self) -> None:
-        """Tell the database which games were left out; repeated until it has heard of each.
+        """Record in the database which games were left out; repeated until each is recorded.
 
         Raises:
-            StoreUnavailableError: what is not told yet is kept.
+            StoreUnavailableError: games that are not recorded yet are kept.
         """
         while self._rejections:
             game_uid, reason = self._rejections[-1]
@@ -318,10 +319,10 @@ class Window:
             self._rejections.pop()
 
     def _take(self, game: StoredGame, *, pays: bool) -> None:
-        """Add one game to its split; the window grows before it does, so as not to drop too much.
+        """Add one game to its split; the window grows first, so that it does not drop too much.
 
-        Games that have paid before a restart are among ``received`` already, and what they had
-        pushed out of the window leaves it again: see ``schedule.window_limit``.
+        Games counted before a restart are among ``received`` already, and the games that they had
+        pushed out of the window leave it again: see ``schedule.window_limit``.
         """
         bucket = self._training.bucket
         if is_held_out(game.game_uid, self._settings.held_out_share):
@@ -341,9 +342,9 @@ class Window:
             self.trained.set_max_positions(window_limit(self._settings, received))
 
     def _bound_held_out(self) -> None:
-        """Held-out games reach as far back as the window: older models played the ones before.
+        """Let validation games reach as far back as the window, before which older models played.
 
-        The figures of both splits are compared, so they have to be of the same time.
+        The figures of both splits are compared, so they must be from the same time.
         """
         kept = self.trained.positions
         if kept < self.trained.total_positions:
@@ -351,7 +352,7 @@ class Window:
             self.held_out.set_max_positions(limit)
 
     def _add(self, buffer: ReplayBuffer, game: StoredGame) -> int:
-        """Add one game; returns the positions it gives."""
+        """Add one game; return its number of positions."""
         try:
             return buffer.add(
                 game.action,
@@ -375,10 +376,10 @@ class Window:
 
 
 def empty_buffer(run: RunConfig, most_positions: int, *, held_out: bool = False) -> ReplayBuffer:
-    """What a run samples from, before its first game.
+    """Return the buffer of a run before its first game.
 
-    Held-out positions are drawn by the same rules as those trained on, whose losses theirs are
-    compared with; as there are fewer, their chances halve after fewer.
+    Validation positions are drawn by the same rules as training positions, because their losses are
+    compared. As there are fewer, their weights halve after fewer positions.
     """
     settings = run.trainer
     share = settings.held_out_share
@@ -395,7 +396,7 @@ def empty_buffer(run: RunConfig, most_positions: int, *, held_out: bool = False)
 
 
 def asked_columns(settings: TrainerSection) -> tuple[AskedColumn, ...]:
-    """The columns of a game that this run's targets and weights need besides those always read."""
+    """Return the columns of a game that this run's targets and weights need in addition."""
     needed: dict[AskedColumn, bool] = {
         "root_value": settings.value_lambda < 1,
         "priors": settings.policy_surprise_share > 0,
@@ -411,7 +412,7 @@ def draw(buffer: ReplayBuffer, batch_size: int, seed: int, *, symmetry: bool) ->
 
 
 def _next_page_games(page_games: int, games: Sequence[StoredGame]) -> int:
-    """How many games the next page should have: not many times more, for games may grow longer."""
+    """Return the number of games for the next page; it grows slowly, as games may grow longer."""
     entries = sum(int(game.offsets[-1]) for game in games)
     if entries == 0:
         return page_games
@@ -419,6 +420,6 @@ def _next_page_games(page_games: int, games: Sequence[StoredGame]) -> int:
 
 
 def sample_seed(seed: int, purpose: str, step: int) -> int:
-    """Derive the seed of one draw from the run's seed: a resumed trainer repeats its draws."""
+    """Derive the seed of one draw from the run's, so that a resumed trainer repeats its draws."""
     text = f"{seed}/{purpose}/{step}".encode()
     return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "big")
