@@ -1,8 +1,8 @@
-"""Compile ``proto/`` into ``src/zerofleet/rpc/schema``: one descriptor set, and types to read.
+"""Compile ``proto/`` into ``src/zerofleet/rpc/schema``: a descriptor set and type stubs.
 
-    python proto/generate.py            writes all of it
-    python proto/generate.py --types    only the types, which are not kept in git
-    python proto/generate.py --check    only says whether the descriptor set is fresh (1 if not)
+    python proto/generate.py            write both
+    python proto/generate.py --types    write only the stubs, which are not kept in git
+    python proto/generate.py --check    check whether the descriptor set is current (exit 1 if not)
 
 No Python code is generated: ``zerofleet.rpc.schema`` builds the message classes from the
 descriptor set, so the runtime's version of protobuf need not match the compiler's.
@@ -23,7 +23,7 @@ DESCRIPTOR_SET = "zerofleet.binpb"
 
 
 def compile_schema() -> dict[str, bytes]:
-    """Every generated file: its name in ``TARGET`` and its content."""
+    """Return the content of every generated file by its name in ``TARGET``."""
     well_known = importlib.resources.files("grpc_tools") / "_proto"
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder)
@@ -47,7 +47,7 @@ def compile_schema() -> dict[str, bytes]:
 
 
 def _strict(types: bytes) -> bytes:
-    """Give the compiler's bare ``Mapping`` its arguments, which a strict type checker asks for."""
+    """Give the compiler's bare ``Mapping`` the arguments that a strict type checker requires."""
     return types.replace(b"_Mapping]", b"_Mapping[str, object]]")
 
 
@@ -55,8 +55,8 @@ def main() -> int:
     """Write or check the generated files."""
     parser = argparse.ArgumentParser(description="Compile proto/ into zerofleet.rpc.schema.")
     chosen = parser.add_mutually_exclusive_group()
-    chosen.add_argument("--types", action="store_true", help="write the types alone")
-    chosen.add_argument("--check", action="store_true", help="write nothing, exit 1 if stale")
+    chosen.add_argument("--types", action="store_true", help="write only the type stubs")
+    chosen.add_argument("--check", action="store_true", help="write nothing; exit 1 if the descriptor set is stale")
     options = parser.parse_args()
     files = compile_schema()
     if options.check:

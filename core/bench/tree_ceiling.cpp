@@ -1,4 +1,4 @@
-// Simulations per CPU-second of the tree alone: a constant predictor, no cache, no kept tree.
+// Simulations per CPU-second of the tree alone: a constant predictor, no cache, no tree reuse.
 // Usage: tree_ceiling [game [games at once [num_simulations]]]
 #include <cstdint>
 #include <cstdio>

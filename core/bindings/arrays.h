@@ -1,4 +1,4 @@
-// NumPy arrays in and out, shared by the binding files.
+// NumPy arrays in and out, for all binding files.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -17,7 +17,7 @@ namespace zerofleet {
 template <class T>
 using Array = nanobind::ndarray<nanobind::numpy, T, nanobind::ndim<1>, nanobind::c_contig>;
 
-// Hands a vector over to NumPy without copying its content.
+// Hands a vector over to NumPy without a copy.
 template <class T>
 Array<T> to_array(std::vector<T> values) {
   auto* owned = new std::vector<T>(std::move(values));
@@ -26,12 +26,12 @@ Array<T> to_array(std::vector<T> values) {
   return Array<T>(owned->data(), {owned->size()}, owner);
 }
 
-// A read-only view of memory that belongs to a Python object.
+// A read-only view of memory that a Python object owns.
 template <class T>
 using ArrayView =
     nanobind::ndarray<nanobind::numpy, const T, nanobind::ndim<1>, nanobind::c_contig>;
 
-// A getter: the member `kColumn` of a bound object, a vector, as a view.
+// A getter that returns the vector `kColumn` of a bound object as a view.
 template <class T, class Owner, auto kColumn>
 ArrayView<T> column_of(nanobind::pointer_and_handle<Owner> self) {
   const auto& column = self.p->*kColumn;

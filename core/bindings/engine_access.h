@@ -1,4 +1,4 @@
-// What the bindings of the three engines share: threads, arrays in, arrays out.
+// Threads and arrays, shared by the bindings of the three engines.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -17,13 +17,13 @@
 
 namespace zerofleet {
 
-// An engine that Python threads may share: calls run one at a time, without the GIL.
+// An engine that Python threads may share. Calls run one at a time, without the GIL.
 template <class Engine>
 class Shared {
  public:
   explicit Shared(std::unique_ptr<Engine> engine) : engine_(std::move(engine)) {}
 
-  // Returns `action(engine)`; it must not touch Python objects.
+  // Returns `action(engine)`. `action` must not touch Python objects.
   template <class Callable>
   auto run(Callable&& action) const {
     nanobind::gil_scoped_release released;
@@ -31,18 +31,18 @@ class Shared {
     return action(*engine_);
   }
 
-  // The same for what changes the engine. Rules from outside may fail in the midst of it: then the
-  // engine may be looked at, but goes no further.
+  // Does the same for an action that changes the engine. If rules from outside fail halfway, the
+  // engine can still be read but no longer advanced.
   template <class Callable>
   auto advance(Callable&& action) const {
     nanobind::gil_scoped_release released;
     const std::lock_guard lock(mutex_);
     if (is_broken_)
-      throw std::runtime_error("the game's rules failed in this engine: make another");
+      throw std::runtime_error("the game's rules failed in this engine; create a new one");
     try {
       return action(*engine_);
     } catch (const std::invalid_argument&) {
-      throw;  // refused before anything changed
+      throw;  // refused before any change
     } catch (...) {
       is_broken_ = true;
       throw;

@@ -24,7 +24,7 @@ using PySelfPlay = Shared<SelfPlayEngine>;
 using PyMatch = Shared<MatchEngine>;
 using PySearch = Shared<PositionSearchEngine>;
 
-// Spelled out, because the type of an array of either precision has no name in C++.
+// Spelled out, because C++ has no name for the type of an array of either precision.
 constexpr const char* kBackupSignature =
     "def backup(self, policy_logits: NDArray[numpy.floating[typing.Any]], "
     "value: NDArray[numpy.float32], model_version: int) -> None";
@@ -33,13 +33,13 @@ constexpr const char* kMatchBackupSignature =
     "value: NDArray[numpy.float32], model_version: int) -> None";
 
 constexpr const char* kBackupDoc =
-    "Answer the rows of the last select. The GIL is released.\n\n"
+    "Give the predictions for the rows of the last select. The GIL is released.\n\n"
     "Args:\n"
-    "    policy_logits: [rows, num_actions], float16 or float32, illegal actions included.\n"
+    "    policy_logits: [rows, num_actions] float16 or float32, including illegal actions.\n"
     "    value: [rows] float32, in [-1, 1], for the player to move.\n"
-    "    model_version: of the model that gave every row; a new one empties the cache.\n\n"
+    "    model_version: the model that gave every row; a new one empties the cache.\n\n"
     "Raises:\n"
-    "    ValueError: wrong shape or dtype, or numbers that are not finite; nothing changed.";
+    "    ValueError: wrong shape or dtype, or a number that is not finite. Nothing changes.";
 
 template <class Engine>
 Observations select(nb::pointer_and_handle<Shared<Engine>> self) {
@@ -62,30 +62,31 @@ EngineStatistics statistics(const Shared<Engine>& self) {
 void bind_statistics(nb::module_& module) {
   using S = EngineStatistics;
   nb::class_<S>(module, "EngineStatistics",
-                "Counts since the engine began; those of trees are of now.")
-      .def_ro("simulations", &S::simulations, "Run; those kept from the move before count once.")
-      .def_ro("positions_evaluated", &S::positions_evaluated, "Rows that the network answered.")
+                "Counts since the engine was created. The sizes of trees are current ones.")
+      .def_ro("simulations", &S::simulations,
+              "Simulations run. Visits kept from the previous move do not count again.")
+      .def_ro("positions_evaluated", &S::positions_evaluated, "Rows that the network evaluated.")
       .def_ro("cache_hits", &S::cache_hits)
-      .def_ro("plies", &S::plies, "Moves chosen by search.")
-      .def_ro("full_searches", &S::full_searches, "Among the moves of self-play.")
+      .def_ro("plies", &S::plies, "Moves played.")
+      .def_ro("full_searches", &S::full_searches, "Self-play moves chosen by a full search.")
       .def_ro("games_finished", &S::games_finished)
       .def_ro("games_resigned", &S::games_resigned)
-      .def_ro("nodes", &S::nodes, "Nodes of all trees.")
-      .def_ro("edges", &S::edges, "Edges of all trees: legal actions of their nodes.")
-      .def_ro("node_bytes", &S::node_bytes, "Memory of all trees' nodes, used or not.")
-      .def_ro("edge_bytes", &S::edge_bytes, "Memory of all trees' edges, used or not.")
+      .def_ro("nodes", &S::nodes, "Nodes in all trees.")
+      .def_ro("edges", &S::edges, "Edges in all trees, one per legal action of a node.")
+      .def_ro("node_bytes", &S::node_bytes, "Memory allocated for nodes in bytes, used or not.")
+      .def_ro("edge_bytes", &S::edge_bytes, "Memory allocated for edges in bytes, used or not.")
       .def_prop_ro(
           "tree_bytes", [](const S& self) { return self.node_bytes + self.edge_bytes; },
-          "Memory of all trees.");
+          "Memory allocated for all trees in bytes.");
 }
 
 void bind_self_play(nb::module_& module) {
   nb::class_<PySelfPlay>(
       module, "SelfPlay",
-      "Many games against oneself, one leaf of each in a batch.\n\n"
-      "A move is played when the root's visits, those kept from the move before\n"
-      "included, reach num_simulations, after at least one new simulation.\n"
-      "Threads may share an engine; its calls run one at a time.")
+      "Many games of self-play, with one leaf of each game in a batch.\n\n"
+      "A move is played when the root's visits reach num_simulations, after at least one new\n"
+      "simulation. Visits kept from the previous move count. Threads may share an engine; its\n"
+      "calls run one at a time.")
       .def(
           "__init__",
           [](PySelfPlay* self, const std::string& game, int games, const SearchConfig& config,
@@ -93,15 +94,16 @@ void bind_self_play(nb::module_& module) {
             new (self) PySelfPlay(make_self_play(game, games, config, seed));
           },
           "game"_a, "games"_a, "config"_a, "seed"_a)
-      .def("select", &select<SelfPlayEngine>,
-           "Run every game to its next leaf that needs the network. The GIL is released.\n\n"
-           "Returns:\n"
-           "    [rows, observation_bytes], a row at most per game, over the engine's memory:\n"
-           "    valid until the next select. Called again before `backup`, the same rows come\n"
-           "    again. There are no rows only when no game is in play and none may start, or when\n"
-           "    all games have played their plies (`set_plies_per_select`) and needed no network.\n"
-           "    A game that the cache answers num_simulations times in a row asks anew, so that a\n"
-           "    new model is noticed even when every position is known.")
+      .def(
+          "select", &select<SelfPlayEngine>,
+          "Run every game to its next leaf that needs the network. The GIL is released.\n\n"
+          "Returns:\n"
+          "    [rows, observation_bytes], at most one row per game. The array is a view of the\n"
+          "    engine's memory and valid until the next select. A second call before `backup`\n"
+          "    returns the same rows. There are no rows in two cases: no game is in play and none\n"
+          "    may start, or every game has played its plies (`set_plies_per_select`) without the\n"
+          "    network. After num_simulations cached answers in a row a game asks the network, so\n"
+          "    that a new model is noticed even when every position is cached.")
       .def("backup", &backup<SelfPlayEngine>, "policy_logits"_a, "value"_a, "model_version"_a,
            nb::sig(kBackupSignature), kBackupDoc)
       .def(
@@ -109,43 +111,43 @@ void bind_self_play(nb::module_& module) {
           [](const PySelfPlay& self) {
             return self.run([](SelfPlayEngine& engine) { return engine.take_finished(); });
           },
-          "The games that ended since the last call.")
+          "Return the games that ended since the last call.")
       .def(
           "unfinished",
           [](const PySelfPlay& self) {
             return self.run([](SelfPlayEngine& engine) { return engine.unfinished(); });
           },
-          "Copies of all games with at least one ply that go on, adopted ones that wait included.")
+          "Return copies of all unfinished games with a ply, including adopted ones that wait.")
       .def(
           "plies_in_play",
           [](const PySelfPlay& self) {
             return self.run([](SelfPlayEngine& engine) { return engine.plies_in_play(); });
           },
-          "The game_id and the number of plies of each game in play; cheap beside `unfinished`.")
+          "Return game_id and number of plies of each game in play; cheaper than `unfinished`.")
       .def(
           "adopt",
           [](const PySelfPlay& self, const GameColumns& game) {
             return self.run([&](SelfPlayEngine& engine) { return engine.adopt(game); });
           },
           "game"_a,
-          "Queue an unfinished game: the next free slot continues it.\n\n"
+          "Queue an unfinished game. The next free slot continues it.\n\n"
           "Returns:\n    Its game_id in this engine.\n\n"
-          "Raises:\n    ValueError: it does not replay, or it is finished.")
+          "Raises:\n    ValueError: the game does not replay, or it is finished.")
       .def(
           "set_accepting",
           [](const PySelfPlay& self, bool accept) {
             self.run([&](SelfPlayEngine& engine) { engine.set_accepting(accept); });
           },
-          "accept"_a, "False: slots that become free start no games, adopted ones neither.")
+          "accept"_a, "Set whether free slots start games, adopted ones included.")
       .def(
           "set_plies_per_select",
           [](const PySelfPlay& self, int plies) {
             self.run([&](SelfPlayEngine& engine) { engine.set_plies_per_select(plies); });
           },
           "plies"_a,
-          "Let no slot play more plies than this in one `select`; at first there is no limit.\n\n"
-          "The cache and proven results can answer for a whole game at once, and whoever saves\n"
-          "games between calls would never see it. `backup` may play one ply more.\n\n"
+          "Limit the plies that a slot plays in one `select`. By default there is no limit.\n\n"
+          "The cache and proven results can answer for a whole game at once, so that a caller who\n"
+          "saves games between calls would never see it. `backup` may play one more ply.\n\n"
           "Raises:\n    ValueError: fewer than 1.")
       .def(
           "set_resignation",
@@ -155,9 +157,9 @@ void bind_self_play(nb::module_& module) {
           },
           "threshold"_a.none(), "play_on_share"_a,
           "Set v_resign for games that begin from now on; None: no player resigns.\n\n"
-          "The player to move resigns when the root's value and its best child's are\n"
-          "below the threshold. In a random share of games no player does (`plays_on`).\n\n"
-          "Raises:\n    ValueError: a threshold outside [-1, 1], a share outside [0, 1].")
+          "The player to move resigns if the values of the root and of its best child are below\n"
+          "the threshold. In a random share of the games no player resigns (`plays_on`).\n\n"
+          "Raises:\n    ValueError: a threshold outside [-1, 1], or a share outside [0, 1].")
       .def_prop_ro("statistics", &statistics<SelfPlayEngine>);
 }
 
@@ -165,13 +167,13 @@ void bind_match(nb::module_& module) {
   nb::class_<PyMatch>(
       module, "Match",
       "Games between side 0 (the candidate) and side 1 (the best).\n\n"
-      "Opening k gives game 2k, where side 0 moves first, and game 2k + 1, where\n"
-      "side 1 does. There is no noise; moves follow the configured temperatures\n"
-      "(0: the best child). For a side without a predictor call `games_to_move` and\n"
-      "`play` in place of `select` and `backup`.\n\n"
+      "Opening k gives game 2k, where side 0 moves first, and game 2k + 1, where side 1 moves\n"
+      "first. There is no noise. Moves follow the configured temperatures (0: the best child).\n"
+      "For a side without a predictor call `games_to_move` and `play` instead of `select` and\n"
+      "`backup`.\n\n"
       "Args:\n"
-      "    config: of the search of side 0, and of side 1 unless `other` is given.\n"
-      "    other: of the search of side 1.")
+      "    config: search of side 0, and of side 1 unless `other` is given.\n"
+      "    other: search of side 1.")
       .def(
           "__init__",
           [](PyMatch* self, const std::string& game, const ActionLists& openings,
@@ -191,8 +193,8 @@ void bind_match(nb::module_& module) {
           "side"_a,
           "Run the games in which this side moves to their next leaf. The GIL is released.\n\n"
           "Returns:\n"
-          "    [rows, observation_bytes] over the match's memory, valid until this side's next\n"
-          "    select; no rows while the side has nothing to ask.")
+          "    [rows, observation_bytes], a view of the match's memory that is valid until this\n"
+          "    side's next select. There are no rows while the side needs no prediction.")
       .def(
           "backup",
           [](const PyMatch& self, int side, const Logits& policy_logits, const Values& value,
@@ -214,32 +216,32 @@ void bind_match(nb::module_& module) {
             return found;
           },
           "side"_a, nb::sig("def games_to_move(self, side: int) -> list[tuple[int, list[int]]]"),
-          "The games in which this side moves: game_id and all actions so far.")
+          "Return game_id and all actions so far of each game in which this side moves.")
       .def(
           "play",
           [](const PyMatch& self, std::int64_t game_id, int action) {
             self.advance([&](MatchEngine& match) { match.play(game_id, action); });
           },
           "game_id"_a, "action"_a,
-          "Play an action that was not searched here, for the side that moves.\n\n"
+          "Play an action that was not searched here, for the side to move.\n\n"
           "Raises:\n"
-          "    ValueError: the action is illegal, the game is over or there is none, or it waits\n"
-          "        for a prediction; nothing changed.")
+          "    ValueError: the action is illegal, the game is not in play, or it is waiting for a\n"
+          "        prediction. Nothing changes.")
       .def(
           "resign",
           [](const PyMatch& self, std::int64_t game_id) {
             self.advance([&](MatchEngine& match) { match.resign(game_id); });
           },
           "game_id"_a,
-          "Give a game up for the side that moves: it has lost, by reason 'resign'.\n\n"
+          "Resign a game for the side to move, which loses it by reason 'resign'.\n\n"
           "Raises:\n"
-          "    ValueError: the game is over or there is none, or it waits for a prediction.")
+          "    ValueError: the game is not in play, or it is waiting for a prediction.")
       .def(
           "take_finished",
           [](const PyMatch& self) {
             return self.run([](MatchEngine& match) { return match.take_finished(); });
           },
-          "The games that ended since the last call; game_id is 2k or 2k + 1.")
+          "Return the games that ended since the last call; game_id is 2k or 2k + 1.")
       .def_prop_ro("done",
                    [](const PyMatch& self) {
                      return self.run([](MatchEngine& match) { return match.is_done(); });
@@ -250,28 +252,29 @@ void bind_match(nb::module_& module) {
 void bind_search(nb::module_& module) {
   using R = SearchResult;
   nb::class_<R>(module, "SearchResult",
-                "What a search knows of a position. Values are for the player to move there.\n\n"
+                "Result of the search of a position. Values are for the player to move there.\n\n"
                 "Before the first prediction, and for a terminal position, there are no actions.")
-      .def_prop_ro("actions", &column_of<std::int16_t, R, &R::actions>, "All legal ones.")
+      .def_prop_ro("actions", &column_of<std::int16_t, R, &R::actions>, "Every legal action.")
       .def_prop_ro("visit_counts", &column_of<std::int32_t, R, &R::visit_counts>)
-      .def_prop_ro("priors", &column_of<float, R, &R::priors>, "The network's, without noise.")
+      .def_prop_ro("priors", &column_of<float, R, &R::priors>,
+                   "The network's policy, without noise.")
       .def_prop_ro("q_values", &column_of<float, R, &R::q_values>,
-                   "Mean values; NaN where never visited.")
+                   "Mean values; NaN for an action without visits.")
       .def_ro("principal_variations", &R::principal_variations,
-              "For each action the line of most visits; it starts with the action.")
+              "For each action the most visited line, which starts with the action.")
       .def_ro("root_value", &R::root_value,
-              "After the search; exact for a terminal position and for a certain result. With a "
-              "Gumbel root it is the value of the improved policy, with PUCT the mean of the "
-              "network's and of all visits.")
-      .def_ro("network_value", &R::network_value, "Before the search.")
-      .def_ro("simulations", &R::simulations, "The sum of visit_counts.")
+              "Value after the search; exact for a terminal position or a proven result. With PUCT "
+              "it is the mean of the network's value and all visits, with a Gumbel root the value "
+              "of the improved policy.")
+      .def_ro("network_value", &R::network_value, "Value before the search.")
+      .def_ro("simulations", &R::simulations, "Sum of visit_counts.")
       .def_ro("best_action", &R::best_action,
-              "Of the best child: with PUCT most visits, ties by prior; with a Gumbel root the one "
-              "left by halving; -1 while there are no actions.");
+              "Action of the best child; -1 while there are no actions. With PUCT it has the most "
+              "visits (ties go to the higher prior), with a Gumbel root it won the halving.");
   nb::class_<PySearch>(module, "Search",
-                       "The search of many independent positions.\n\n"
-                       "More than one leaf of a position may be out at once, kept apart by\n"
-                       "virtual loss, which costs strength at equal visits.")
+                       "Search of many independent positions.\n\n"
+                       "A position may have more than one leaf in flight. Virtual loss keeps the\n"
+                       "leaves apart, which costs strength at equal visits.")
       .def(
           "__init__",
           [](PySearch* self, const std::string& game, const ActionLists& positions,
@@ -287,8 +290,8 @@ void bind_search(nb::module_& module) {
       .def("select", &select<PositionSearchEngine>,
            "Run every position to its next leaves. The GIL is released.\n\n"
            "Returns:\n"
-           "    [rows, observation_bytes] over the search's memory, valid until the next select;\n"
-           "    no rows when all is done.")
+           "    [rows, observation_bytes], a view of the search's memory that is valid until the\n"
+           "    next select. There are no rows when every position is done.")
       .def("backup", &backup<PositionSearchEngine>, "policy_logits"_a, "value"_a, "model_version"_a,
            nb::sig(kBackupSignature), kBackupDoc)
       .def_prop_ro("done",
@@ -300,7 +303,7 @@ void bind_search(nb::module_& module) {
           [](const PySearch& self) {
             return self.run([](PositionSearchEngine& s) { return s.results(); });
           },
-          "One result per position, at any time; leaves that are out do not count.")
+          "Return one result per position, at any time; leaves in flight do not count.")
       .def_prop_ro("statistics", &statistics<PositionSearchEngine>);
 }
 

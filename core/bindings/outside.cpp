@@ -1,4 +1,4 @@
-// Games that are written in Python, behind the core's virtual calls.
+// Games written in Python, behind the core's virtual calls.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
@@ -25,7 +25,7 @@ using namespace nb::literals;
 namespace zerofleet {
 namespace {
 
-// A reference that may be dropped by a thread that does not hold the GIL.
+// A reference that a thread may drop without holding the GIL.
 class PythonObject {
  public:
   explicit PythonObject(nb::object object) : object_(std::move(object)) {}
@@ -41,7 +41,7 @@ class PythonObject {
   nb::object object_;
 };
 
-// What was raised, and where. With the GIL held.
+// The error and its place in one line. Needs the GIL.
 std::string in_one_line(const nb::python_error& error) {
   const auto text = [](nb::handle object) { return std::string(nb::str(object).c_str()); };
   std::string line = text(error.type().attr("__name__")) + ": " + text(error.value());
@@ -55,17 +55,17 @@ std::string in_one_line(const nb::python_error& error) {
          text(place.attr("tb_lineno")) + ")";
 }
 
-// Runs `action` with the GIL; what Python raises becomes an exception that needs no GIL.
+// Runs `action` with the GIL and turns a Python error into an exception that needs no GIL.
 template <class Callable>
 auto in_python(Callable&& action) {
   const nb::gil_scoped_acquire held;
   try {
     return action();
   } catch (nb::python_error& error) {
-    if (!error.matches(PyExc_Exception)) throw;  // such as KeyboardInterrupt: the program is to end
+    if (!error.matches(PyExc_Exception)) throw;  // such as KeyboardInterrupt: end the program
     throw std::runtime_error("the game's rules failed: " + in_one_line(error));
   } catch (const nb::cast_error&) {
-    throw std::runtime_error("the game's rules answered with a value of the wrong type");
+    throw std::runtime_error("the game's rules returned a value of the wrong type");
   }
 }
 
@@ -88,7 +88,7 @@ class PythonState final : public DynamicState {
   }
   std::vector<Action> legal_actions() const override { return legal_; }
 
-  // The network knows a position by what it is shown and by the legal actions, no more.
+  // The network sees no more of a position than its observation and its legal actions.
   std::uint64_t hash() const override {
     std::uint64_t hash = mix_bits(static_cast<std::uint64_t>(to_play_) + 1);
     for (const std::uint8_t byte : observation()) hash = mix_bits(hash ^ byte);
@@ -117,11 +117,11 @@ class PythonState final : public DynamicState {
     const std::vector<int> answer =
         in_python([this] { return nb::cast<std::vector<int>>((*state_).attr("final_planes")()); });
     if (answer.size() != planes.size()) {
-      throw std::runtime_error("the game's final planes do not have their shape");
+      throw std::runtime_error("the game's final_planes has the wrong number of entries");
     }
     for (std::size_t i = 0; i < answer.size(); ++i) {
       if (answer[i] < -1 || answer[i] > 1) {
-        throw std::runtime_error("the game's final planes have other values than -1, 0, 1");
+        throw std::runtime_error("the game's final_planes has a value other than -1, 0 and 1");
       }
       planes[i] = static_cast<std::int8_t>(answer[i]);
     }
@@ -138,7 +138,7 @@ class PythonState final : public DynamicState {
   }
 
  private:
-  // With the GIL held.
+  // Needs the GIL.
   PythonState(const PythonState& other)
       : state_((*other.state_).attr("copy")()),
         shape_(other.shape_),
@@ -149,7 +149,7 @@ class PythonState final : public DynamicState {
         legal_(other.legal_),
         observation_(other.observation_) {}
 
-  // What a method says that a state need not have.
+  // Calls an optional method of the state; nullopt if the method is missing or returns None.
   template <class Answer, class Question>
   std::optional<Answer> ask(const char* method, const Question& question) const {
     return in_python([&]() -> std::optional<Answer> {
@@ -161,7 +161,7 @@ class PythonState final : public DynamicState {
     });
   }
 
-  // Asks once for what the search asks often. With the GIL held.
+  // Reads once what the search uses often. Needs the GIL.
   void look() {
     const nb::object& state = *state_;
     is_terminal_ = nb::cast<bool>(state.attr("is_terminal"));
@@ -173,17 +173,18 @@ class PythonState final : public DynamicState {
   }
 
   void check() const {
-    if (result_ < -1 || result_ > 1) throw std::runtime_error("the game's result is not -1, 0, 1");
+    if (result_ < -1 || result_ > 1)
+      throw std::runtime_error("the game's result is not -1, 0 or 1");
     if (to_play_ != kFirstPlayer && to_play_ != kSecondPlayer) {
       throw std::runtime_error("the game's to_play is neither 0 nor 1");
     }
     if (!is_terminal_ && legal_.empty()) {
-      throw std::runtime_error("the game goes on, but nothing is legal");
+      throw std::runtime_error("the game is not over, but has no legal action");
     }
     for (std::size_t i = 0; i < legal_.size(); ++i) {
       if (legal_[i] < 0 || legal_[i] >= shape_.num_actions ||
           (i > 0 && legal_[i] <= legal_[i - 1])) {
-        throw std::runtime_error("the game's legal actions are not in ascending order below " +
+        throw std::runtime_error("the game's legal_actions must be ascending numbers below " +
                                  std::to_string(shape_.num_actions));
       }
     }
@@ -197,7 +198,7 @@ class PythonState final : public DynamicState {
       return std::vector<std::uint8_t>(bytes, bytes + packed.size());
     });
     if (answer.size() != static_cast<std::size_t>(shape_.observation_bytes())) {
-      throw std::runtime_error("the game's observation does not have its shape");
+      throw std::runtime_error("the game's observation has the wrong number of bytes");
     }
     observation_ = std::move(answer);
     return observation_;
@@ -210,7 +211,7 @@ class PythonState final : public DynamicState {
   bool is_terminal_ = false;
   int result_ = 0;
   std::vector<Action> legal_;
-  mutable std::vector<std::uint8_t> observation_;  // empty: not asked for yet
+  mutable std::vector<std::uint8_t> observation_;  // empty: not read yet
 };
 
 class PythonRules final : public DynamicRules {
@@ -277,7 +278,7 @@ void bind_outside(nb::module_& module) {
   module.def(
       "set_outside_games",
       [](nb::callable find) {
-        // Kept for ever: it may be called until the process ends.
+        // Never released: it may be called until the process ends.
         PyObject* kept = find.release().ptr();
         set_outside_games([kept](const std::string& name) -> std::shared_ptr<const DynamicRules> {
           const nb::gil_scoped_acquire held;
@@ -287,5 +288,5 @@ void bind_outside(nb::module_& module) {
         });
       },
       "find"_a,
-      "Set who knows the games that the core does not: a function from a name to rules, or None.");
+      "Set the source of games from outside the core: a function from a name to rules or None.");
 }

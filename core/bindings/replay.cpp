@@ -38,7 +38,7 @@ std::span<const T> span_of(const ColumnIn<T>& column) {
   return {column.data(), column.size()};
 }
 
-// Hands a vector over to NumPy as rows without copying its content.
+// Hands a vector over to NumPy as rows, without a copy.
 template <class T>
 Matrix<T> to_matrix(std::vector<T> values, std::size_t rows) {
   auto owned = std::make_unique<std::vector<T>>(std::move(values));
@@ -97,7 +97,7 @@ bool to_repeated_once(const std::string& name) {
   throw std::invalid_argument("repeated_positions must be 'all' or 'once', not '" + name + "'");
 }
 
-// The memory of a batch while it is filled.
+// The memory of a batch while it is being filled.
 struct Rows {
   Rows(const ReplayBuffer& buffer, std::int64_t batch_size)
       : count(checked(batch_size)),
@@ -177,38 +177,40 @@ void bind_replay(nb::module_& module) {
   using namespace zerofleet;
   nb::class_<ReplayBuffer>(
       module, "ReplayBuffer",
-      "The newest games, from which training positions are drawn.\n\n"
-      "Keeps moves and policy weights; positions are rebuilt by playing. Safe to "
-      "use from several threads.")
-      .def(nb::new_([](const std::string& game, std::int64_t max_positions, std::int64_t max_games,
-                       double value_lambda, double policy_surprise_share,
-                       const std::string& repeated_positions, double age_halflife,
-                       const std::vector<std::string>& auxiliary) {
-             return make_replay_buffer(game, {max_positions, max_games}, value_lambda,
-                                       {.policy_surprise_share = policy_surprise_share,
-                                        .repeated_once = to_repeated_once(repeated_positions),
-                                        .age_halflife = age_halflife},
-                                       to_auxiliary(auxiliary));
-           }),
-           "game"_a, "max_positions"_a, "max_games"_a, nb::kw_only(), "value_lambda"_a = 1.0,
-           "policy_surprise_share"_a = 0.0, "repeated_positions"_a = "all", "age_halflife"_a = 0.0,
-           "auxiliary"_a = std::vector<std::string>{},
-           "An empty buffer. Over either limit the oldest games leave; the newest stays.\n\n"
-           "Args:\n"
-           "    value_lambda: value targets are lambda-returns of the searches' values; 1: the\n"
-           "        game's result alone.\n"
-           "    policy_surprise_share: share of a game's weight that is dealt out in proportion\n"
-           "        to KL(policy target || prior) of its positions; each gets a whole number of\n"
-           "        copies, which are as many as there are positions.\n"
-           "    repeated_positions: 'all', or 'once': a position that is there k times is drawn\n"
-           "        as often as one that is there once.\n"
-           "    age_halflife: the chance of a position halves with every so many newer ones; 0:\n"
-           "        all are drawn alike.\n"
-           "    auxiliary: targets beside policy and value: 'opponent_policy', 'final_planes',\n"
-           "        'final_score'; what the game does not offer is left out.\n\n"
-           "Raises:\n"
-           "    ValueError: unknown game or target, a limit below 1, a share or lambda out of\n"
-           "        [0, 1], a half-life below 0.")
+      "A replay buffer: the newest games, from which training positions are drawn.\n\n"
+      "It keeps moves and policy weights, and rebuilds positions by replaying. Safe to use from\n"
+      "several threads.")
+      .def(
+          nb::new_([](const std::string& game, std::int64_t max_positions, std::int64_t max_games,
+                      double value_lambda, double policy_surprise_share,
+                      const std::string& repeated_positions, double age_halflife,
+                      const std::vector<std::string>& auxiliary) {
+            return make_replay_buffer(game, {max_positions, max_games}, value_lambda,
+                                      {.policy_surprise_share = policy_surprise_share,
+                                       .repeated_once = to_repeated_once(repeated_positions),
+                                       .age_halflife = age_halflife},
+                                      to_auxiliary(auxiliary));
+          }),
+          "game"_a, "max_positions"_a, "max_games"_a, nb::kw_only(), "value_lambda"_a = 1.0,
+          "policy_surprise_share"_a = 0.0, "repeated_positions"_a = "all", "age_halflife"_a = 0.0,
+          "auxiliary"_a = std::vector<std::string>{},
+          "Make an empty buffer. Over either limit the oldest games leave; the newest stays.\n\n"
+          "Args:\n"
+          "    value_lambda: lambda of the value targets, which are lambda-returns of the "
+          "searched\n"
+          "        values; 1: the game's result alone.\n"
+          "    policy_surprise_share: share of a game's weight that is dealt out in proportion to\n"
+          "        KL(policy target || prior) of its positions. Each position gets a whole number\n"
+          "        of copies; a game has as many copies as positions.\n"
+          "    repeated_positions: 'all', or 'once': a position that occurs k times is drawn as\n"
+          "        often as one that occurs once.\n"
+          "    age_halflife: number of newer positions that halves a position's chance; 0: all\n"
+          "        positions are equally likely.\n"
+          "    auxiliary: targets besides policy and value: 'opponent_policy', 'final_planes',\n"
+          "        'final_score'. Those that the game does not offer are left out.\n\n"
+          "Raises:\n"
+          "    ValueError: unknown game or target, a limit below 1, a share or lambda outside\n"
+          "        [0, 1], a half-life below 0.")
       .def("add", &add, nb::arg("action").noconvert(), "result"_a,
            nb::arg("full_search").noconvert(), nb::arg("offsets").noconvert(),
            nb::arg("legal_actions").noconvert(), nb::arg("policy_weights").noconvert(),
@@ -219,52 +221,54 @@ void bind_replay(nb::module_& module) {
            "    action: [plies] int16.\n"
            "    result: +1 the first player won, -1 the second did, 0 a draw.\n"
            "    full_search: [plies] bool; these plies become training positions.\n"
-           "    offsets: [plies + 1] int32; ply i has [offsets[i], offsets[i + 1]) of the rest.\n"
-           "    legal_actions: [offsets[-1]] int16, all of them in ascending order; some of them\n"
-           "        only, or none, at plies without a full search.\n"
+           "    offsets: [plies + 1] int32; ply i has [offsets[i], offsets[i + 1]) of the columns\n"
+           "        below, except root_value.\n"
+           "    legal_actions: [offsets[-1]] int16, every legal action in ascending order. A ply\n"
+           "        without a full search may list only some, or none.\n"
            "    policy_weights: [offsets[-1]] int32, the policy target up to scale.\n"
-           "    root_value: [plies] float32 for the player to move, what the searches found;\n"
-           "        needed where value_lambda is below 1.\n"
-           "    priors: [offsets[-1]] float32, the network's; needed where policy_surprise_share\n"
-           "        is above 0.\n"
-           "    resigned: the player to move after the last action gave up.\n\n"
+           "    root_value: [plies] float32, the searched values for the player to move; required\n"
+           "        if value_lambda is below 1.\n"
+           "    priors: [offsets[-1]] float32, the network's policy; required if\n"
+           "        policy_surprise_share is above 0.\n"
+           "    resigned: whether the player to move after the last action resigned.\n\n"
            "Raises:\n"
            "    ValueError: the game does not replay under the rules; names ply and reason.\n"
-           "    TypeError: a column of another dtype.")
+           "    TypeError: a column has another dtype.")
       .def("set_max_positions", &ReplayBuffer::set_max_positions, "max_positions"_a,
-           "Bound the positions kept; oldest games leave at once when it is passed.\n\n"
+           "Set the limit on positions. The oldest games leave at once if it is exceeded.\n\n"
            "Raises:\n    ValueError: below 1.")
-      .def_prop_ro("positions", &ReplayBuffer::positions, "Training positions now in the buffer.")
-      .def_prop_ro("games", &ReplayBuffer::games, "Games now in the buffer.")
+      .def_prop_ro("positions", &ReplayBuffer::positions,
+                   "Number of training positions in the buffer.")
+      .def_prop_ro("games", &ReplayBuffer::games, "Number of games in the buffer.")
       .def_prop_ro("total_positions", &ReplayBuffer::total_positions,
-                   "Training positions ever added.")
+                   "Number of training positions ever added.")
       .def_prop_ro("total_games", &ReplayBuffer::total_games,
-                   "Games ever added that had a training position.")
+                   "Number of games ever added that had a training position.")
       .def_prop_ro("auxiliary_width", &ReplayBuffer::auxiliary_width,
-                   "Numbers of a row's auxiliary targets; 0: there are none.")
+                   "Number of auxiliary targets in a row; 0: none.")
       .def("sample_with_auxiliary", &sample_with_auxiliary, "batch_size"_a, "seed"_a, nb::kw_only(),
            "symmetry"_a = true,
            "Draw as `sample` does, with the auxiliary targets of the same positions.\n\n"
            "Returns:\n"
-           "    What `sample` returns, then [batch, auxiliary_width] float32 for the player to\n"
-           "    move, moved by the same symmetry: the policy target of the opponent's next ply\n"
-           "    [num_actions], the final planes [planes * points] and the final score [1], those\n"
-           "    of them that the buffer has. NaN where a row has none: the next ply had no full\n"
-           "    search or belongs to the same player; a player resigned.")
-      .def(
-          "sample_with_plies", &sample_with_plies, "batch_size"_a, "seed"_a, nb::kw_only(),
-          "symmetry"_a = true,
-          "Draw as `sample` does, and say where each row comes from.\n\n"
-          "Returns:\n"
-          "    What `sample` returns, then ply [batch] int32, length of its game in plies [batch]\n"
-          "    int32, number of its game [batch] int64, counted from the first ever added, and\n"
-          "    the game's result [batch] float32 for the player to move.")
+           "    The arrays of `sample`, then [batch, auxiliary_width] float32 for the player to\n"
+           "    move, under the same symmetry. A row has those of these targets that the buffer\n"
+           "    has: the policy target of the opponent's next ply [num_actions], the final planes\n"
+           "    [planes * points], the final score [1]. Missing targets are NaN: after a\n"
+           "    resignation, or if the next ply has no full search or belongs to the same player.")
+      .def("sample_with_plies", &sample_with_plies, "batch_size"_a, "seed"_a, nb::kw_only(),
+           "symmetry"_a = true,
+           "Draw as `sample` does, and also return where each row comes from.\n\n"
+           "Returns:\n"
+           "    The arrays of `sample`, then the ply [batch] int32, the length of its game in "
+           "plies\n"
+           "    [batch] int32, the index of its game among all ever added [batch] int64, and the\n"
+           "    game's result [batch] float32 for the player to move.")
       .def("sample", &sample, "batch_size"_a, "seed"_a, nb::kw_only(), "symmetry"_a = true,
-           "Draw positions with replacement; equal content and seed, equal batch.\n\n"
+           "Draw positions with replacement. Equal content and seed give an equal batch.\n\n"
            "Returns:\n"
            "    observations [batch, observation_bytes] uint8, policy_target [batch, num_actions]\n"
            "    float32 (normalised weights), value_target [batch] float32 (the result or\n"
-           "    lambda-return for the player to move). A random symmetry moves observation and\n"
-           "    policy alike.\n\n"
+           "    lambda-return for the player to move). With `symmetry`, a random symmetry moves\n"
+           "    observation and policy together.\n\n"
            "Raises:\n    ValueError: the buffer is empty, or batch_size is below 1.");
 }

@@ -1,4 +1,4 @@
-// Perfect play of Connect Four and of the end of Othello, for Python.
+// Perfect play in Connect Four and at the end of Othello, for Python.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/vector.h>
@@ -44,7 +44,7 @@ connect_four::Board board_after(const std::vector<int>& actions) {
 
 void bind_solver(nb::module_& module) {
   using namespace zerofleet;
-  // Allocated by the first call; all calls share what the others found out.
+  // Allocated by the first call; all calls share the results found so far.
   const auto solver = std::make_shared<std::unique_ptr<ConnectFourSolver>>();
   const auto shared_solver = [solver]() -> ConnectFourSolver& {
     if (!*solver) *solver = std::make_unique<ConnectFourSolver>();
@@ -59,8 +59,8 @@ void bind_solver(nb::module_& module) {
         return perfect.outcome(board);
       },
       "actions"_a,
-      "The outcome of perfect play after `actions`, for the player to move: +1, 0 or -1.\n\n"
-      "Milliseconds from ply 12 on, a tenth of a second at ply 8, seconds before ply 4.\n\n"
+      "Return the outcome of perfect play after `actions`, for the player to move: +1, 0 or -1.\n\n"
+      "Takes milliseconds from ply 12 on, a tenth of a second at ply 8, seconds before ply 4.\n\n"
       "Raises:\n    ValueError: an illegal action, or the game is over.");
   module.def(
       "connect_four_action_outcomes",
@@ -72,8 +72,8 @@ void bind_solver(nb::module_& module) {
         return {outcomes.begin(), outcomes.end()};
       },
       "actions"_a,
-      "The outcome of perfect play after each column, for the player who moves now: +1, 0, -1, or\n"
-      "None where the column is full.\n\n"
+      "Return the outcome of perfect play after each column, for the player who moves now: +1, 0\n"
+      "or -1; None for a full column.\n\n"
       "Raises:\n    ValueError: an illegal action, or the game is over.");
   module.def(
       "connect_four_score",
@@ -84,10 +84,10 @@ void bind_solver(nb::module_& module) {
         return perfect.score(board);
       },
       "actions"_a,
-      "The score of perfect play after `actions`, for the player to move, when the winner hurries\n"
-      "and the loser resists: the discs that the winner has left when the game ends, counting the\n"
-      "last one played; negative for a loss, 0 for a draw.\n\n"
-      "A few times as long as `connect_four_outcome`.\n\n"
+      "Return the score of perfect play after `actions`, for the player to move.\n\n"
+      "The winner hurries and the loser resists. The score is the number of discs that the winner\n"
+      "has left when the game ends, counting the last one played; negative for a loss, 0 for a\n"
+      "draw. Takes a few times as long as `connect_four_outcome`.\n\n"
       "Raises:\n    ValueError: an illegal action, or the game is over.");
   module.def(
       "connect_four_best_actions",
@@ -98,9 +98,9 @@ void bind_solver(nb::module_& module) {
         return perfect.best_actions(board);
       },
       "actions"_a,
-      "The columns after which the score (`connect_four_score`) is the best there is: they win as\n"
-      "soon as possible, or resist for as long as possible.\n\n"
-      "A second or two at ply 6, a fifth of one at ply 9.\n\n"
+      "Return the columns that keep the best score (`connect_four_score`): they win as soon as\n"
+      "possible, or resist for as long as possible.\n\n"
+      "Takes a second or two at ply 6, a fifth of one at ply 9.\n\n"
       "Raises:\n    ValueError: an illegal action, or the game is over.");
   module.def(
       "othello_action_outcomes",
@@ -108,16 +108,16 @@ void bind_solver(nb::module_& module) {
         const auto position = unfinished_after<Othello>(actions);
         if (const int empty = empty_squares(position); empty > kMostSolvedEmpties) {
           throw std::invalid_argument(std::to_string(empty) +
-                                      " squares are empty: the solver of Othello takes " +
-                                      std::to_string(kMostSolvedEmpties) + " at most");
+                                      " squares are empty: the Othello solver takes at most " +
+                                      std::to_string(kMostSolvedEmpties));
         }
         const nb::gil_scoped_release release;
         const auto outcomes = othello_action_outcomes(position);
         return {outcomes.begin(), outcomes.end()};
       },
       "actions"_a,
-      "The outcome of perfect play after each action, for the player who moves now: +1, 0, -1, or\n"
-      "None where it is illegal. With 12 empty squares milliseconds.\n\n"
+      "Return the outcome of perfect play after each action, for the player who moves now: +1, 0\n"
+      "or -1; None for an illegal action. Takes milliseconds with 12 empty squares.\n\n"
       "Raises:\n    ValueError: an illegal action, the game is over, or more than 16 squares are "
       "empty.");
 }

@@ -102,18 +102,18 @@ class State {
 
  private:
   void check_offered(bool is_offered, const std::string& what) const {
-    if (!is_offered) throw std::invalid_argument(game() + " offers no " + what);
+    if (!is_offered) throw std::invalid_argument(game() + " has no " + what);
     if (!position_.is_terminal()) {
       throw std::invalid_argument(what + " at ply " + std::to_string(position_.ply()) +
                                   ": the game is not over");
     }
   }
 
-  const DynamicGame* game_;  // lives for ever
+  const DynamicGame* game_;  // never destroyed
   DynamicPosition position_;
 };
 
-// The game of that name, if it has the symmetry. Throws std::invalid_argument otherwise.
+// The game of that name. Throws std::invalid_argument if it does not have the symmetry.
 const DynamicGame& game_with(const std::string& name, int symmetry) {
   const DynamicGame& game = dynamic_game(name);
   if (symmetry < 0 || symmetry >= game.num_symmetries()) {
@@ -158,19 +158,19 @@ void bind_spec(nb::module_& module) {
       .def_ro("observation_shape", &GameSpec::observation_shape, "(planes, rows, columns)")
       .def_ro("observation_bytes", &GameSpec::observation_bytes,
               "Bytes of a packed observation: ceil(planes * rows * columns / 8).")
-      .def_ro("max_length", &GameSpec::max_length, "Plies of the longest game.")
+      .def_ro("max_length", &GameSpec::max_length, "Length of the longest game in plies.")
       .def_ro("num_symmetries", &GameSpec::num_symmetries,
-              "Symmetries of the board, the identity (0) included.")
+              "Number of symmetries of the board, including the identity (0).")
       .def_ro("board_points", &GameSpec::board_points, "rows * columns")
       .def_ro("num_final_planes", &GameSpec::num_final_planes,
-              "Planes that the game tells of its end; 0: none.")
+              "Number of planes that the game gives for its end; 0: none.")
       .def_ro("has_final_score", &GameSpec::has_final_score,
-              "Whether the game tells a score of its end.")
+              "Whether the game gives a final score.")
       .def("__repr__", [](const GameSpec& spec) { return "GameSpec('" + spec.name + "')"; });
   module.def("game_names", &game_names,
-             "Names of all families of the core: 'go' stands for go(size=9,komi=7.5) as well.");
+             "Return the names of the core's families; 'go' also stands for go(size=9,komi=7.5).");
   module.def("game_spec", &game_spec, "name"_a,
-             "The sizes of a game.\n\nRaises:\n    ValueError: no game has this name.");
+             "Return the sizes of a game.\n\nRaises:\n    ValueError: no game has this name.");
 }
 
 }  // namespace
@@ -179,10 +179,10 @@ void bind_spec(nb::module_& module) {
 void bind_state(nb::module_& module) {
   using namespace zerofleet;
   bind_spec(module);
-  nb::class_<State>(module, "State", "A position; the rules of a game.")
+  nb::class_<State>(module, "State", "A position, with the rules of its game.")
       .def(nb::init<const std::string&, const std::vector<int>&>(), "game"_a,
            "actions"_a = std::vector<int>{},
-           "The position after `actions` from the start.\n\n"
+           "Make the position after `actions` from the start.\n\n"
            "Raises:\n    ValueError: unknown game, or an illegal action (named with its ply).")
       .def_prop_ro("game", &State::game)
       .def_prop_ro(
@@ -194,25 +194,26 @@ void bind_state(nb::module_& module) {
       .def_prop_ro("is_terminal", [](const State& state) { return state.position().is_terminal(); })
       .def_prop_ro(
           "result", [](const State& state) { return state.position().result(); },
-          "+1 the first player won, -1 the second, 0 a draw or not over.")
+          "+1: the first player won, -1: the second, 0: a draw or an unfinished game.")
       .def_prop_ro(
           "hash", [](const State& state) { return state.position().hash(); },
-          "64 bits; equal positions have equal hashes.")
-      .def("legal_actions", &State::legal_actions, "In ascending order; empty when terminal.")
+          "Hash of 64 bits; equal positions have equal hashes.")
+      .def("legal_actions", &State::legal_actions,
+           "Return the legal actions in ascending order; none when terminal.")
       .def("apply", &State::apply, "action"_a,
            "Play an action.\n\nRaises:\n    ValueError: it is illegal here.")
       .def("copy", [](const State& state) { return State(state); })
       .def(
           "observation", [](const State& state) { return to_array(state.observation()); },
-          "Bit-packed planes, [observation_bytes] uint8, as numpy.packbits packs them.")
+          "Return the planes packed as by numpy.packbits, [observation_bytes] uint8.")
       .def(
           "final_planes", [](const State& state) { return to_array(state.final_planes()); },
-          "What the first player (+1) and the second (-1) have in the end, and neither (0):\n"
+          "Return what each player has in the end: +1 the first, -1 the second, 0 neither, as\n"
           "[num_final_planes * board_points] int8.\n\n"
-          "Raises:\n    ValueError: the game is not over, or offers none.")
+          "Raises:\n    ValueError: the game is not over, or has no final planes.")
       .def("final_score", &State::final_score,
-           "The first player's lead in the end, in the game's points.\n\n"
-           "Raises:\n    ValueError: the game is not over, or offers none.")
+           "Return the first player's final lead, in the game's points.\n\n"
+           "Raises:\n    ValueError: the game is not over, or has no final score.")
       .def("action_to_string", &State::action_to_string, "action"_a)
       .def("string_to_action", &State::string_to_action, "text"_a,
            "Raises:\n    ValueError: the text names no action of this game.")
@@ -220,8 +221,8 @@ void bind_state(nb::module_& module) {
   module.def("transform_observation", &transform, "game"_a, "observation"_a, "symmetry"_a,
              "Apply a symmetry to a packed observation, [observation_bytes] uint8.");
   module.def("transform_policy", &transform_policy_array, "game"_a, "policy"_a, "symmetry"_a,
-             "Apply a symmetry to a policy, [num_actions] float32: what stood at action a "
-             "stands where a lands.");
+             "Apply a symmetry to a policy, [num_actions] float32: the entry of action a moves to "
+             "where a lands.");
   module.def("invert_symmetry", &invert_symmetry, "game"_a, "symmetry"_a,
-             "The symmetry that undoes this one.");
+             "Return the symmetry that undoes this one.");
 }

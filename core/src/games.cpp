@@ -108,7 +108,7 @@ DynamicGame make_dynamic_game(GameName name) {
   if (name.family() == "mnk") return {name.text(), make_mnk(name)};
   std::string known;
   for (const std::string& game : game_names()) {
-    if (name.family() == game) name.finish();  // it has no rules to choose
+    if (name.family() == game) name.finish();  // such a game takes no rules
     known += (known.empty() ? "" : ", ") + game;
   }
   auto rules = outside_games() ? outside_games()(name.text()) : nullptr;
@@ -117,14 +117,14 @@ DynamicGame make_dynamic_game(GameName name) {
 }
 
 const DynamicGame& dynamic_game(const std::string& name) {
-  // Never destroyed: games from outside may not outlive what they are written in.
+  // Never destroyed: a game from outside must not be destroyed after its interpreter.
   static auto& games = *new std::map<std::string, std::unique_ptr<const DynamicGame>>();
   static auto& mutex = *new std::mutex();
   {
     const std::lock_guard lock(mutex);
     if (const auto known = games.find(name); known != games.end()) return *known->second;
   }
-  // Made without the lock: a game from outside may wait for a thread that waits for the lock.
+  // Make the game without the lock: one from outside may wait for a thread that waits for the lock.
   auto made = std::make_unique<const DynamicGame>(
       visit_game(name, [](const auto& rules) { return to_dynamic(rules); }));
   const std::lock_guard lock(mutex);

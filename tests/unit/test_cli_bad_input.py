@@ -81,7 +81,7 @@ def test_run_files(zerofleet: Zerofleet, content: str | None, words: str) -> Non
             "unknown key 'game.size': did you mean game = \"go(size=9)\"?",
         ),
         ('[game]\nname = "go(size=9)"\nsuicide = false', 'game = "go(size=9,suicide=false)"?'),
-        ('[game]\nname = "go"\nsise = 9', "no rule 'sise' there; known: size, suicide, komi"),
+        ('[game]\nname = "go"\nsise = 9', "unknown rule 'sise'; known: size, suicide, komi"),
         ('game = "go"\nsize = 9', "unknown key 'size': did you mean game = \"go(size=9)\"?"),
         ('game = "go"\nnum_simulations = 9', "did you mean 'search.num_simulations', 'evaluator."),
         ('game = "go"\n[search]\nlearning_rate = 1', "did you mean 'trainer.learning_rate'?"),

@@ -151,7 +151,7 @@ def test_nothing_to_ask_is_no_rows() -> None:
 def test_a_match_names_what_it_does_not_take() -> None:
     match = Match("connect_four", [[3], [0, 6]], SearchConfig(), 1)
     assert match.select(0).dtype == np.uint8
-    with pytest.raises(ValueError, match="sides 0 and 1"):
+    with pytest.raises(ValueError, match="side must be 0 or 1"):
         match.select(2)
     with pytest.raises(ValueError, match="ply 0"):
         Match("connect_four", [[7]], SearchConfig(), 1)
@@ -192,7 +192,7 @@ def test_a_side_of_a_match_may_be_played_from_outside() -> None:
                 match.play(game_id, State("connect_four", actions).legal_actions()[0])
     games = sorted(match.take_finished(), key=lambda game: game.game_id)
     assert [(game.reason, game.result) for game in games] == [("resign", 1), ("resign", -1)]
-    with pytest.raises(ValueError, match="no game 0 is in play"):
+    with pytest.raises(ValueError, match="game 0 is not in play"):
         match.play(0, 0)
-    with pytest.raises(ValueError, match="sides 0 and 1"):
+    with pytest.raises(ValueError, match="side must be 0 or 1"):
         match.games_to_move(2)

@@ -113,7 +113,7 @@ def test_what_a_game_tells_of_its_end() -> None:
     planes = state.final_planes()
     assert (planes.dtype, planes.tolist()) == (np.int8, [1] * 9)
     assert state.final_score() == 8.5
-    with pytest.raises(ValueError, match="tic_tac_toe offers no final_planes"):
+    with pytest.raises(ValueError, match="tic_tac_toe has no final_planes"):
         State("tic_tac_toe").final_planes()
 
 

@@ -53,12 +53,12 @@ def test_a_name_may_have_rules_or_come_from_outside(
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("go(sise=9)", "no rule 'sise' there; known: size, suicide, komi"),
+        ("go(sise=9)", "unknown rule 'sise'; known: size, suicide, komi"),
         ("go(size=99)", "size must be 2 to 19, not 99"),
         ("go(size=9", "must end with"),
         ("go(size)", "expected key=value, not 'size'"),
         ("go(observation=all)", "observation must be history or liberties, not 'all'"),
-        ("tic_tac_toe(size=4)", "no rule 'size' there; it has none"),
+        ("tic_tac_toe(size=4)", "unknown rule 'size'; the game takes none"),
         ("goo(size=9)", "did you mean 'go'"),
         ("gnugo:9", "unknown game 'gnugo:9'.* openspiel:NAME and python:MODULE:CLASS"),
         (":", "unknown game ':'"),

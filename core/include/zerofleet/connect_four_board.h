@@ -1,7 +1,7 @@
-// The bitboard the Connect Four solver thinks on: seven bits a column, six cells and one always
-// empty.
+// The bitboard of the Connect Four solver. A column has seven bits: six cells and one that is
+// always empty.
 //
-//    6 13 20 27 34 41 48   <- never occupied: keeps a line from running into the next column
+//    6 13 20 27 34 41 48   <- never occupied, so that no line runs into the next column
 //    5 12 19 26 33 40 47
 //    . .  .  .  .  .  .
 //    0  7 14 21 28 35 42   <- bottom row
@@ -33,7 +33,8 @@ inline constexpr Bits kBottom = row_bits(0);
 inline constexpr Bits kBoard = kBottom * ((Bits{1} << kRows) - 1);
 inline constexpr Bits kEvenRows = row_bits(1) | row_bits(3) | row_bits(5);  // second, fourth, sixth
 
-// Steps between neighbours on a line: vertical, falling diagonal, horizontal, rising diagonal.
+// Distances in bits between neighbours on a line: vertical, falling diagonal, horizontal, rising
+// diagonal.
 inline constexpr int kSteps[] = {1, kColumnBits - 1, kColumnBits, kColumnBits + 1};
 
 constexpr bool has_four(Bits stones) {
@@ -81,7 +82,7 @@ struct Board {
   // The position after the player to move has taken `cell`.
   constexpr Board after(Bits cell) const { return {other(), occupied | cell}; }
 
-  // Below 2^49 and different for different positions: the carry marks the height of each column.
+  // Unique for each position and below 2^49: the carry marks the height of each column.
   constexpr Bits key() const { return own + occupied + kBottom; }
 
   constexpr Board mirror() const { return {mirrored(own), mirrored(occupied)}; }

@@ -1,15 +1,17 @@
-// When Connect Four is decided by answering in the same column: the solver's strongest pruning.
+// Bounds from answering in the same column: the strongest pruning of the Connect Four solver.
 //
 // A player who always answers directly above the opponent's disc gets every second cell of a
-// column, and in the end the opponent must play below a threat. Allis calls it claimeven ("A
-// Knowledge-based Approach of Connect-Four", 1988, chapter 3). Here:
+// column. In the end the opponent must play below a threat. Allis calls this claimeven ("A
+// Knowledge-based Approach of Connect-Four", 1988, chapter 3).
 //
-// The mover is the player to move; the follower answers above, or, when the mover plays in a column
-// of which an odd number of cells was left, in another such column. So from each such pair of
-// columns the mover may choose one of two playable cells, and gets the lower cell of every pair of
-// cells above them. The follower does not lose if no four lies within the mover's discs and those
-// cells. And if the follower has a threat whose lower neighbour falls to the mover, the mover can
-// never touch that column up there, runs out of other cells, and loses.
+// The mover is the player to move. The follower answers directly above. If the mover plays in a
+// column with an odd number of cells left, the follower answers in another such column. So from
+// each such pair of columns the mover may choose one of two playable cells. The mover also gets the
+// lower cell of every pair of cells above them.
+//
+// The follower does not lose if no four lies within the mover's discs and those cells. If the
+// follower has a threat whose lower neighbour falls to the mover, the mover can never play that
+// high in its column. The mover then runs out of other cells and loses.
 #pragma once
 
 #include <bit>
@@ -18,21 +20,21 @@
 
 namespace zerofleet::connect_four {
 
-// From the lowest cells in `bits` to the top of their columns.
+// Fills every column from its lowest cell in `bits` to the top.
 constexpr Bits upwards(Bits bits) {
   for (int row = 1; row < kRows; ++row) bits |= bits << 1 & kBoard;
   return bits;
 }
 
-// Whether a player with these discs stays without four who gets all `cells` and then at most one
-// cell of `last`, after which the other player wins at once.
+// Whether a player with these discs gets no four from all `cells` and then at most one cell of
+// `last`. After a cell of `last` the other player wins at once.
 constexpr bool stays_without_four(Bits discs, Bits cells, Bits last) {
   const Bits most = discs | cells;
   return !has_four(most) && !(completing_cells(most) & last);
 }
 
-// The second player follows; the first player is the mover, and an even number of columns have an
-// odd number of cells left. Returns an upper bound of the mover's outcome.
+// Upper bound of the mover's outcome when the second player follows and the first player moves. An
+// even number of columns have an odd number of cells left.
 constexpr int bound_by_second_player(const Board& board, Bits threats) {
   const Bits playable = board.playable();
   const Bits empty = kBoard ^ board.occupied;
@@ -44,9 +46,10 @@ constexpr int bound_by_second_player(const Board& board, Bits threats) {
   return has_four(board.other() | (empty & kEvenRows & ~playable)) ? -1 : 0;
 }
 
-// The first player follows, with a threat on an odd row: in its column he gets the odd rows, in all
-// others the even ones. An odd number of columns have an odd number of cells left now, so one of
-// them has no partner: it is the threat's own column, or else that column is its partner.
+// Upper bound of the mover's outcome when the first player follows and has a threat on an odd row.
+// The follower gets the odd rows in the threat's column and the even rows in all others. Now an odd
+// number of columns have an odd number of cells left, so one of them has no partner. It is the
+// threat's own column, or else the threat's column is its partner.
 constexpr int bound_by_first_player(const Board& board, Bits threats) {
   const Bits playable = board.playable();
   const Bits empty = kBoard ^ board.occupied;
@@ -54,7 +57,7 @@ constexpr int bound_by_first_player(const Board& board, Bits threats) {
   const Bits reachable = ((empty & ~kEvenRows) | playable) & ~upwards(even_traps >> 1);
   Bits traps = threats & ~kEvenRows & ~playable;
   while (traps) {
-    const Bits trap = traps & -traps;  // the lowest of its column
+    const Bits trap = traps & -traps;  // the lowest in its column
     const Bits column = column_bits(std::countr_zero(trap) / kColumnBits);
     const Bits below = trap >> 1;
     const Bits inside = column & ((empty & kEvenRows) | playable) & (below - 1);
@@ -65,8 +68,8 @@ constexpr int bound_by_first_player(const Board& board, Bits threats) {
   return has_four(board.own | empty) ? 1 : 0;
 }
 
-// An upper bound of the outcome for the player to move, in -1, 0, +1. `threats` are the empty cells
-// on which the other player would complete four.
+// Upper bound of the outcome for the player to move: -1, 0 or +1. `threats` are the empty cells on
+// which the other player would complete four.
 constexpr int follow_up_bound(const Board& board, Bits threats) {
   return board.ply() % 2 == 0 ? bound_by_second_player(board, threats)
                               : bound_by_first_player(board, threats);

@@ -1,10 +1,12 @@
-// Perfect play of Connect Four: the outcome or the score of any position, by alpha-beta search.
+// Perfect play in Connect Four: the outcome or the score of any position, by alpha-beta search.
 //
-// The game was first solved by Allen and by Allis in 1988. Both are for the player to move.
-// Outcomes are +1 a win, 0 a draw, -1 a loss. A score says also how soon, when the winner hurries
-// and the loser resists: the discs that the winner has left after the game, counting the last one
-// played (Pons, "Solving Connect 4", 2015), negative for a loss. So 1 is a win by a player's last
-// disc, the 41st or 42nd of the game, and the sign of a score is the outcome.
+// Allen and Allis, each on his own, first solved the game in 1988. Outcomes and scores are for the
+// player to move. An outcome is +1 for a win, 0 for a draw, -1 for a loss.
+//
+// A score also tells how soon the game ends if the winner hurries and the loser resists. It is the
+// number of discs that the winner has left after the game, counting the last one played (Pons,
+// "Solving Connect 4", 2015). It is negative for a loss. So 1 is a win by a player's last disc, the
+// 41st or 42nd of the game, and the sign of a score is the outcome.
 #pragma once
 
 #include <algorithm>
@@ -22,11 +24,11 @@
 
 namespace zerofleet {
 
-// The score of a player who completes four with the next disc.
+// Score of a player who completes four with the next disc.
 constexpr int score_of_win(int ply) { return connect_four::kCells / 2 - ply / 2; }
 static_assert(score_of_win(6) == kBestScore);
 
-// Thread-safe: what one call finds out, the others may use.
+// Thread-safe: all calls share the results found so far.
 class ConnectFourSolver {
  public:
   using Board = connect_four::Board;
@@ -36,13 +38,14 @@ class ConnectFourSolver {
 
   explicit ConnectFourSolver(std::size_t table_entries = kDefaultEntries) : table_(table_entries) {}
 
-  // Of perfect play. Neither player may have four in `board` already.
+  // Outcome of perfect play. Neither player may already have four in `board`.
   int outcome(const Board& board) { return std::clamp(score_within(board, {-1, 1}), -1, 1); }
 
-  // Of perfect play in which the winner hurries and the loser resists. As `outcome`.
+  // Score of perfect play, in which the winner hurries and the loser resists. Neither player may
+  // already have four in `board`.
   int score(const Board& board) { return score_within(board, {-kBestScore, kBestScore}); }
 
-  // Of each column for the player who moves there, nothing for a full column.
+  // Outcome after each column for the player who moves there; nullopt for a full column.
   Scores action_outcomes(const Board& board) {
     Scores outcomes = action_scores_within(board, {-1, 1});
     for (auto& outcome : outcomes) {
@@ -51,7 +54,7 @@ class ConnectFourSolver {
     return outcomes;
   }
 
-  // The columns that keep the score.
+  // The columns that keep the position's score.
   std::vector<int> best_actions(const Board& board) {
     const int best = score(board);
     const Scores scores = action_scores_within(board, {-best, 1 - best});
@@ -73,10 +76,10 @@ class ConnectFourSolver {
     Bits candidates = 0;  // cells after which the other player cannot win at once
     std::uint64_t key = 0;
     ScoreBounds known;
-    int promise = 0;  // to the other player, who moved here: searched first
+    int promise = 0;  // for the other player, who moved here; the highest is searched first
   };
 
-  // What the player to move may do, at most one node for each column.
+  // Replies of the player to move, at most one node for each column.
   struct Replies {
     std::array<Node, connect_four::kColumns> nodes;
     int size = 0;
@@ -87,20 +90,22 @@ class ConnectFourSolver {
   static std::uint64_t key_of(const Board& board);
   static int promise_of(const Node& node, int column);
 
-  // The score, or that end of the window beyond which it lies, or any score there.
+  // Returns the score if it lies in the window. Otherwise returns the nearer end of the window, or
+  // any score beyond that end.
   int score_within(const Board& board, ScoreBounds window);
-  // Of each column; `window` is that of the player who moves after it.
+  // Score after each column. `window` is for the player who moves after it.
   Scores action_scores_within(const Board& board, ScoreBounds window);
 
-  // Whether the player to move gets at least the score `goal`. There must be candidates.
+  // Whether the player to move gets at least the score `goal`. `node` must have candidates.
   bool reaches(const Node& node, int goal, std::uint64_t& visited);
 
-  // Whether the other player, who moved here, is known to get at least the score `goal`.
+  // Whether the follow-up bound shows that the other player, who moved here, gets at least the
+  // score `goal`.
   static bool follow_up_decides(const Node& node, int goal);
 
   Replies replies_to(const Node& node, int goal) const;
 
-  // Drops the replies that are known to miss the goal, and puts the most promising first.
+  // Drops the replies that are known to miss the goal and sorts the others, most promising first.
   void choose(Replies& replies, int goal) const;
 
   ScoreTable table_;
@@ -118,16 +123,16 @@ inline ConnectFourSolver::Node ConnectFourSolver::look_at(const Board& board) {
   return node;
 }
 
-// A position and its mirror image share a key while enough games are near enough to symmetry for
-// that to pay.
+// A position and its mirror image share a key early in the game. Later too few games are nearly
+// symmetric for this to pay.
 inline std::uint64_t ConnectFourSolver::key_of(const Board& board) {
   constexpr int kMirrorPlies = 16;
   if (board.ply() > kMirrorPlies) return board.key();
   return std::min(board.key(), board.mirror().key());
 }
 
-// Threats count, and twice on the rows that fall to their owner in the end: odd rows to the first
-// player, even rows to the second.
+// Each threat counts once, or twice on a row that falls to its owner in the end. Odd rows fall to
+// the first player, even rows to the second.
 inline int ConnectFourSolver::promise_of(const Node& node, int column) {
   using namespace connect_four;
   const Bits lasting =
@@ -186,7 +191,7 @@ inline bool ConnectFourSolver::reaches(const Node& node, int goal, std::uint64_t
   ++visited;
   const int ply = node.board.ply();
   if (ply >= connect_four::kCells - 2) return goal <= 0;
-  // Neither player wins with his next disc.
+  // Neither player wins with the next disc.
   if (goal > score_of_win(ply + 2)) return false;
   if (goal <= -score_of_win(ply + 3)) return true;
   const std::uint64_t visited_before = visited;
@@ -218,7 +223,8 @@ inline int ConnectFourSolver::score_within(const Board& board, ScoreBounds windo
     const int low = std::max(known.lower, window.lower);
     const int high = std::min(known.upper, window.upper);
     if (low >= high) return low;
-    // The outcome first, then one disc sooner at a time: what is far off is known before that.
+    // Find the outcome first, then look for an end one disc sooner at a time: distant ends are
+    // known before nearer ones.
     const int goal = high > 0 ? std::max(low, 0) + 1 : high;
     if (reaches(node, goal, visited)) {
       known.lower = goal;

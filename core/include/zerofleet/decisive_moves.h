@@ -1,5 +1,5 @@
-// What one more action tells of a position: who can win at once has won (Teytaud & Teytaud 2010,
-// "On the Huge Benefit of Decisive Moves in Monte-Carlo Tree Search Algorithms").
+// Decisive moves: a player who can win at once has won (Teytaud & Teytaud 2010, "On the Huge
+// Benefit of Decisive Moves in Monte-Carlo Tree Search Algorithms").
 #pragma once
 
 #include <iterator>
@@ -10,7 +10,7 @@
 
 namespace zerofleet {
 
-// The result for the player to move if an action ends the game; nothing if the game goes on.
+// Result for the player to move if an action ends the game; nullopt if the game goes on.
 template <Game G>
 std::optional<float> value_of_ending(const G& position, Action action) {
   G next = position;
@@ -20,8 +20,8 @@ std::optional<float> value_of_ending(const G& position, Action action) {
   return next.to_play() == position.to_play() ? value : -value;
 }
 
-// The result of a position that is not terminal, for the player to move, if one action tells it:
-// some action wins at once, or every action ends the game.
+// Result of a non-terminal position for the player to move, if one action decides it: some action
+// wins at once, or every action ends the game. Otherwise nullopt.
 template <Game G>
 std::optional<float> decided_value(const G& position) {
   const auto actions = ending_actions_of(position);
@@ -42,7 +42,7 @@ std::optional<float> decided_value(const G& position) {
   return best;
 }
 
-// The root's edge that leads to the result that is decided there: of several the likeliest.
+// The root's edge that leads to the decided result. Among several, the one with the highest prior.
 template <Game G>
 EdgeId decisive_edge(const Tree& tree, const G& root, float decided) {
   EdgeId best = tree.edge_count[kRoot];

@@ -25,7 +25,7 @@ struct GameShape {
   int max_length;      // plies of the longest game
   int num_symmetries;  // of the board, the identity included
 
-  // What is offered of terminal positions; see HasFinalPlanes and HasFinalScore.
+  // What the game offers for terminal positions; see HasFinalPlanes and HasFinalScore.
   int num_final_planes = 0;
   bool has_final_score = false;
 
@@ -33,8 +33,8 @@ struct GameShape {
   int observation_bytes() const { return (planes * points() + 7) / 8; }
 };
 
-// A position of such a game. What is said of fixed games in game.h holds here as well, but for the
-// turns: one player may move twice.
+// A position of such a game. The contract of fixed games in game.h holds here too, except for the
+// turns: a player may move twice in a row.
 class DynamicState {
  public:
   virtual ~DynamicState() = default;
@@ -54,13 +54,13 @@ class DynamicState {
   virtual void write_observation(std::span<std::uint8_t> packed) const = 0;
   virtual std::string to_string() const = 0;
 
-  // What the shape says that the game offers of a terminal position.
-  // `planes` has num_final_planes * points entries.
+  // Targets of a terminal position, where the shape says that the game offers them. `planes` has
+  // num_final_planes * points entries.
   virtual void write_final_planes(std::span<std::int8_t>) const {}
   virtual float final_score() const { return 0.0f; }
 
-  // How a legal action is written here, where that depends on the position, as in chess; nothing
-  // where the rules' names hold.
+  // Notation of a legal action where it depends on the position, as in chess; nullopt where the
+  // rules' notation holds.
   virtual std::optional<std::string> name_of(Action) const { return std::nullopt; }
   virtual std::optional<Action> action_named(std::string_view) const { return std::nullopt; }
 };
@@ -77,7 +77,7 @@ class DynamicRules {
   virtual std::optional<Action> string_to_action(std::string_view text) const = 0;
 };
 
-// A state as a value: what search and replay handle. The default one is no position at all.
+// A state as a value, for search and replay. A default-constructed one holds no position.
 class DynamicPosition {
  public:
   DynamicPosition() = default;

@@ -1,4 +1,4 @@
-// The engines without their game: virtual calls happen here, once per batch.
+// The engines without their game. Virtual calls happen here, once per batch.
 #pragma once
 
 #include <array>
@@ -16,10 +16,10 @@
 
 namespace zerofleet {
 
-// Counts since the engine began, except for those of trees, which are of now.
+// Counts since the engine was created. The sizes of trees are current ones.
 struct EngineStatistics {
-  std::int64_t simulations = 0;          // run, not kept from the move before
-  std::int64_t positions_evaluated = 0;  // rows that the network answered
+  std::int64_t simulations = 0;  // new ones; those kept from the previous move do not count again
+  std::int64_t positions_evaluated = 0;  // rows that the network evaluated
   std::int64_t cache_hits = 0;
   std::int64_t plies = 0;
   std::int64_t full_searches = 0;  // among the plies of self-play
@@ -27,8 +27,8 @@ struct EngineStatistics {
   std::int64_t games_resigned = 0;
   std::int64_t nodes = 0;       // in all trees
   std::int64_t edges = 0;       // in all trees
-  std::int64_t node_bytes = 0;  // memory of all trees' nodes, used or not, scratch included
-  std::int64_t edge_bytes = 0;  // and of their edges
+  std::int64_t node_bytes = 0;  // memory of all trees' nodes, used or not, including scratch
+  std::int64_t edge_bytes = 0;  // memory of all trees' edges, in the same way
 };
 
 // Sizes of an engine's observations and predictions.
@@ -37,7 +37,7 @@ struct RowShape {
   int num_actions;
 };
 
-// Plays many games against itself, for ever.
+// Plays many games against itself, without end.
 class SelfPlayEngine {
  public:
   virtual ~SelfPlayEngine() = default;
@@ -57,7 +57,7 @@ class SelfPlayEngine {
 // A game of a match in which one side is to move.
 struct GameToMove {
   std::int64_t game_id = 0;
-  std::vector<std::int16_t> actions;  // so far
+  std::vector<std::int16_t> actions;  // played so far
 };
 
 // Plays a fixed list of games between two players: side 0, the candidate, and side 1, the best.
@@ -75,17 +75,17 @@ class MatchEngine {
   virtual EngineStatistics statistics() const = 0;
 };
 
-// What a search knows of one position. Values are for the player to move there.
+// Result of the search of one position. Values are for the player to move there.
 struct SearchResult {
-  std::vector<std::int16_t> actions;       // all legal ones; empty before the first prediction
-  std::vector<std::int32_t> visit_counts;  // as all below, parallel to actions
+  std::vector<std::int16_t> actions;       // every legal one; empty before the first prediction
+  std::vector<std::int32_t> visit_counts;  // parallel to actions, as all columns below
   std::vector<float> priors;               // the network's, without noise
-  std::vector<float> q_values;             // not a number where never visited
+  std::vector<float> q_values;             // NaN for an action without visits
   std::vector<std::vector<int>> principal_variations;  // each starts with its action
   float root_value = 0.0f;     // after the search; exact when the position is terminal
-  float network_value = 0.0f;  // before it
+  float network_value = 0.0f;  // before the search
   int simulations = 0;
-  int best_action = -1;  // without a temperature; -1 while there are no actions
+  int best_action = -1;  // at temperature 0; -1 while there are no actions
 };
 
 // Searches a fixed list of positions.
@@ -101,14 +101,14 @@ class PositionSearchEngine {
 };
 
 struct PositionSearchOptions {
-  int leaves_per_position = 1;  // that may be out at once; more than 1 needs virtual loss
+  int leaves_per_position = 1;  // in flight at once; more than 1 needs virtual loss
   bool noise = false;           // in the root's priors, as in self-play
 };
 
 using ActionLists = std::vector<std::vector<int>>;
 
-// Each throws std::invalid_argument for an unknown game, a senseless configuration or an illegal
-// action.
+// Each function throws std::invalid_argument for an unknown game, an invalid configuration or an
+// illegal action.
 std::unique_ptr<SelfPlayEngine> make_self_play(const std::string& game, int games,
                                                const SearchConfig& config, std::uint64_t seed);
 std::unique_ptr<MatchEngine> make_match(const std::string& game, const ActionLists& openings,

@@ -1,4 +1,4 @@
-// The rules of a game, as the search and the replay buffer see them.
+// The rules of a game, as search and the replay buffer see them.
 #pragma once
 
 #include <array>
@@ -21,7 +21,7 @@ using Player = std::int8_t;
 inline constexpr Player kFirstPlayer = 0;
 inline constexpr Player kSecondPlayer = 1;
 
-// The legal actions of a position, in ascending order, without touching the heap.
+// The legal actions of a position in ascending order, without heap allocation.
 template <int kCapacity>
 class ActionList {
  public:
@@ -38,14 +38,14 @@ class ActionList {
   int size_ = 0;
 };
 
-// A game for two players who move in turn, with perfect information and no chance, whose sizes are
-// known when it is compiled.
+// A game for two players who move in turn, with perfect information and no chance. Its sizes are
+// known at compile time.
 //
-// A value of the type is a position; the default one is the start under the usual rules. `apply`
-// takes legal actions of non-terminal positions only: callers at the edge ask `is_legal` first (it
-// takes any int). `result` is +1 when the first player won, -1 when the second did, 0 for a draw or
-// while the game goes on. A symmetry moves board points and actions alike; number 0 is the
-// identity.
+// A value of the type is a position; a default-constructed one is the start under the usual rules.
+// `apply` takes only legal actions of non-terminal positions. Callers with untrusted input ask
+// `is_legal` first, which takes any int. `result` is +1 if the first player won, -1 if the second
+// did, and 0 for a draw or while the game goes on. A symmetry moves board points and actions in the
+// same way; symmetry 0 is the identity.
 template <class G>
 concept FixedGame =
     std::is_trivially_copyable_v<G> && std::default_initializable<G> &&
@@ -84,11 +84,11 @@ inline constexpr int kPoints = G::kRows * G::kColumns;
 template <FixedGame G>
 inline constexpr int kObservationBytes = (G::kPlanes * kPoints<G> + 7) / 8;
 
-// What a game may tell of its end beside the result, for networks to learn (Wu 2019, arXiv
-// 1902.10565, section 4.1). Both are read from terminal positions only.
+// What a game may tell about its end besides the result, for networks to learn (Wu 2019, arXiv
+// 1902.10565, section 4.1). Both concepts read terminal positions only.
 //
-// Planes of the board's points: +1 what the first player has in the end, -1 what the second has, 0
-// what neither has.
+// Planes over the board's points: +1 for what the first player has in the end, -1 for what the
+// second has, 0 for what neither has.
 template <class G>
 concept HasFinalPlanes = FixedGame<G> && requires(const G position) {
   {
@@ -96,20 +96,20 @@ concept HasFinalPlanes = FixedGame<G> && requires(const G position) {
   } -> std::same_as<std::array<std::int8_t, G::kFinalPlanes * kPoints<G>>>;
 };
 
-// The first player's lead, in the game's points.
+// The first player's final lead, in the game's points.
 template <class G>
 concept HasFinalScore = requires(const G position) {
   { position.final_score() } -> std::same_as<float>;
 };
 
-// Legal actions that may end the game, all of them; none at all may also mean that finding them
-// costs too much. Of a game without this every action may.
+// All legal actions that may end the game. An empty list may also mean that finding them costs too
+// much. In a game without this function every action may end the game.
 template <class G>
 concept TellsEndingActions = requires(const G position) {
   { position.ending_actions() } -> std::same_as<decltype(position.legal_actions())>;
 };
 
-// What may end a game that tells, or else every legal action.
+// The actions that may end the game if it tells them, or else every legal action.
 template <class G>
 auto ending_actions_of(const G& position) {
   if constexpr (TellsEndingActions<G>) {
@@ -125,8 +125,8 @@ using Observation = std::array<std::uint8_t, kObservationBytes<G>>;
 
 class DynamicPosition;
 
-// What search and replay are written for: a fixed game, or any other behind virtual calls. In a
-// fixed game the players take turns; otherwise one of them may move twice.
+// A game that search and replay can handle: a fixed game, or any other behind virtual calls. In a
+// fixed game the players take turns; otherwise a player may move twice in a row.
 template <class G>
 concept Game = FixedGame<G> || std::same_as<G, DynamicPosition>;
 
@@ -137,7 +137,7 @@ constexpr float terminal_value(const G& position) {
   return static_cast<float>(position.to_play() == kFirstPlayer ? result : -result);
 }
 
-// Spreads the bits of a hash's input over the whole word (the finalizer of SplitMix64).
+// Mixes the bits of a word, for hashes (the finalizer of SplitMix64).
 constexpr std::uint64_t mix_bits(std::uint64_t bits) {
   bits = (bits ^ (bits >> 30)) * 0xbf58476d1ce4e5b9ULL;
   bits = (bits ^ (bits >> 27)) * 0x94d049bb133111ebULL;

@@ -1,4 +1,4 @@
-// The record of one game as columns, a row for each ply.
+// The record of one game as columns, with a row for each ply.
 #pragma once
 
 #include <algorithm>
@@ -17,28 +17,29 @@
 
 namespace zerofleet {
 
-// The list of a game's columns: element type, name and meaning, first those with an entry for each
-// ply, then those with an entry for each legal action of a ply. Everything that goes through the
-// columns is made from it: the two structs below, the checks, the binding and, through the binding,
-// the digest, the JSON and the trainer's page in Python (`zerofleet.records.COLUMNS`). The database
-// has columns of the same names.
-#define ZEROFLEET_PLY_COLUMNS(COLUMN)                                                         \
-  COLUMN(Action, action, "what was played")                                                   \
-  COLUMN(Player, to_play, "who moved: 0 the first player, 1 the second; turns may be uneven") \
-  COLUMN(std::int32_t, model_version, "the latest model when the action was chosen")          \
-  COLUMN(float, root_value, "after search")                                                   \
-  COLUMN(float, network_value, "before search")                                               \
-  COLUMN(float, best_child_value, "of the child that is best without a temperature")          \
-  COLUMN(std::int32_t, simulations, "visits of the root, kept ones included")                 \
-  COLUMN(bool, full_search, "may the ply become a training target")
+// The columns of a game record: element type, name and meaning. Columns with an entry for each ply
+// come first, then columns with an entry for each legal action of a ply.
+//
+// All code that handles columns is made from this list: the two structs below, the checks and the
+// binding. Through the binding it also defines the digest, the JSON and the trainer's page in
+// Python (`zerofleet.records.COLUMNS`). The database has columns of the same names.
+#define ZEROFLEET_PLY_COLUMNS(COLUMN)                                                \
+  COLUMN(Action, action, "action played")                                            \
+  COLUMN(Player, to_play, "player who moved: 0 first, 1 second; not always in turn") \
+  COLUMN(std::int32_t, model_version, "latest model when the action was chosen")     \
+  COLUMN(float, root_value, "value after search")                                    \
+  COLUMN(float, network_value, "value before search")                                \
+  COLUMN(float, best_child_value, "value of the best child at temperature 0")        \
+  COLUMN(std::int32_t, simulations, "visits of the root, including reused ones")     \
+  COLUMN(bool, full_search, "whether the ply may become a training target")
 
-#define ZEROFLEET_ACTION_COLUMNS(COLUMN)                                             \
-  COLUMN(Action, legal_actions, "ascending; after a fast search only those visited") \
-  COLUMN(std::int32_t, visit_counts, "of the search")                                \
-  COLUMN(float, priors, "the network's, without noise")                              \
+#define ZEROFLEET_ACTION_COLUMNS(COLUMN)                                            \
+  COLUMN(Action, legal_actions, "ascending; after a fast search only visited ones") \
+  COLUMN(std::int32_t, visit_counts, "visits in the search")                        \
+  COLUMN(float, priors, "the network's policy, without noise")                      \
   COLUMN(std::int32_t, policy_weights, "the training target, up to scale")
 
-// What the search found at one ply.
+// Result of the search at one ply.
 struct PlyResult {
 #define ZEROFLEET_MEMBER(Element, name, meaning) Element name{};
   ZEROFLEET_PLY_COLUMNS(ZEROFLEET_MEMBER)
@@ -48,15 +49,17 @@ struct PlyResult {
 #undef ZEROFLEET_MEMBER
 };
 
-// How an element of a column is kept: std::vector<bool> has no memory to show.
+// How an element of a column is stored: std::vector<bool> has no array of bools to expose.
 template <class Element>
 using Kept = std::conditional_t<std::is_same_v<Element, bool>, std::uint8_t, Element>;
 
 // One game. The search table of ply i is [offsets[i], offsets[i + 1]) of the columns of legal
-// actions. Values are for the player to move at that ply. After a full search the table lists every
-// legal action, after a fast one those that were visited, and where the action was drawn
-// (self-play's opening) that one alone, with 0 simulations. A ply that was given (a match's
-// opening, or by a player without a predictor) has the same table, and model version 0.
+// actions. Values are for the player to move at that ply.
+//
+// After a full search the table lists every legal action, after a fast search only the visited
+// ones. If the action was drawn (self-play's opening), the table lists that action alone, with 0
+// simulations. A ply that was given (a match's opening, or by a player without a predictor) has the
+// same table and model version 0.
 struct GameColumns {
 #define ZEROFLEET_MEMBER(Element, name, meaning) std::vector<Kept<Element>> name;
   ZEROFLEET_PLY_COLUMNS(ZEROFLEET_MEMBER)
@@ -64,25 +67,25 @@ struct GameColumns {
 #undef ZEROFLEET_MEMBER
   std::vector<std::int32_t> offsets = {0};
   std::int64_t game_id = 0;
-  std::optional<int> result;              // nothing while the game goes on
+  std::optional<int> result;              // nullopt: unfinished
   std::string reason = "rules";           // or "resign"
-  std::optional<float> resign_threshold;  // v_resign when the game began; nothing: none was known
+  std::optional<float> resign_threshold;  // v_resign when the game began; nullopt: none was known
   bool plays_on = false;                  // no player resigns, so that v_resign can be checked
 
-  // Whether the ply to come was drawn for a full search: a game that goes on elsewhere keeps the
-  // draw, for full searches are the ones that an interruption hits.
+  // Whether the next ply was drawn for a full search. A game that continues elsewhere keeps the
+  // draw, because interruptions hit full searches most.
   std::optional<bool> next_full_search;
 
   std::size_t plies() const { return action.size(); }
 
-  // Adds a ply. Unless `lists_every_action`, its table keeps only what was visited or played.
+  // Appends a ply. Unless `lists_every_action`, its table keeps only visited and played actions.
   inline void append(const PlyResult& ply, bool lists_every_action);
 
   // Throws std::invalid_argument unless the columns fit together.
   inline void check_shape() const;
 };
 
-// One column: where a game keeps it and where a ply has it.
+// One column: its member of a game and its member of a ply.
 template <class ElementType, class OfPly>
 struct Column {
   using Element = ElementType;
@@ -139,8 +142,8 @@ void GameColumns::check_shape() const {
       [&](const auto& column) { require((this->*column.values).size() == entries, column.name); });
 }
 
-// The position that a game has reached.
-// Throws std::invalid_argument when its columns do not fit together or an action is illegal.
+// The position that a game has reached. Throws std::invalid_argument if its columns do not fit
+// together or an action is illegal.
 template <class AnyRules>
 auto reached_position(const AnyRules& rules, const GameColumns& game) {
   game.check_shape();
@@ -153,7 +156,7 @@ inline float child_value(const Tree& tree, int child) {
   return children.value_sum[child] / static_cast<float>(std::max(children.visit_count[child], 1));
 }
 
-// Reads off the root what the record keeps of a search, for the action of child `chosen`.
+// Reads the record of a ply from the root of its search. `chosen` is the child that is played.
 template <class SearchType>
 PlyResult ply_result(const SearchType& search, int chosen, int model_version,
                      std::span<const std::int32_t> policy_weights) {

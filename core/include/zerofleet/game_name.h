@@ -1,4 +1,4 @@
-// Names of games with their rules: "go(size=9,komi=7.5)".
+// Names of games with their rules, such as "go(size=9,komi=7.5)".
 #pragma once
 
 #include <algorithm>
@@ -12,12 +12,12 @@
 
 namespace zerofleet {
 
-// A family of games, and what was chosen within it.
+// A family of games and the settings chosen within it.
 class GameName {
  public:
-  // Throws std::invalid_argument unless the text is a name, alone or with (key=value,...).
+  // Throws std::invalid_argument unless the text is a name, alone or followed by (key=value,...).
   explicit GameName(std::string_view text) : text_(text) {
-    if (text.find(':') != std::string_view::npos) {  // from outside: the rest is not ours to read
+    if (text.find(':') != std::string_view::npos) {  // from outside: it reads the rest itself
       family_ = text;
       return;
     }
@@ -33,7 +33,7 @@ class GameName {
       if (equals == std::string_view::npos) fail("expected key=value, not '", entry, "'");
       const auto [place, added] =
           settings_.emplace(trimmed(entry.substr(0, equals)), trimmed(entry.substr(equals + 1)));
-      if (!added) fail("'", place->first, "' is there twice");
+      if (!added) fail("'", place->first, "' is given twice");
       rest = comma == std::string_view::npos ? "" : rest.substr(comma + 1);
     }
   }
@@ -43,7 +43,7 @@ class GameName {
 
   bool has(const std::string& key) const { return settings_.contains(key); }
 
-  // Each takes a setting out of the name; `finish` throws if any is left.
+  // Each function takes a setting out of the name; `finish` throws if any is left.
   int take_int(const std::string& key, int otherwise) {
     const std::string value = take(key);
     return value.empty() ? otherwise : parse<int>(key, value, "a whole number");
@@ -58,7 +58,7 @@ class GameName {
     if (value != "true" && value != "false") fail(key, " must be true or false, not '", value, "'");
     return value == "true";
   }
-  // One of these words, the first if there is none; returns its index.
+  // Takes one of these words, by default the first; returns its index.
   std::size_t take_word(const std::string& key, const std::vector<std::string>& words) {
     const std::string value = take(key);
     if (value.empty()) return 0;
@@ -72,8 +72,8 @@ class GameName {
     if (settings_.empty()) return;
     std::string known;
     for (const std::string& key : taken_) known += (known.empty() ? "" : ", ") + key;
-    fail("no rule '", settings_.begin()->first, "' there; ",
-         known.empty() ? "it has none" : "known: " + known);
+    fail("unknown rule '", settings_.begin()->first, "'; ",
+         known.empty() ? "the game takes none" : "known: " + known);
   }
 
  private:

@@ -1,4 +1,4 @@
-// The registry: every game that the core knows, by name.
+// The registry: every game of the core, by name.
 #pragma once
 
 #include <functional>
@@ -18,15 +18,16 @@
 
 namespace zerofleet {
 
-// Names of the families: "go" stands for go(size=9,komi=7.5) and all the others.
+// Names of the families: "go" stands for go(size=9,komi=7.5) and every other Go.
 std::vector<std::string> game_names();
 
-// Games from outside the core: what makes their rules from a name that no family has; null when it
-// knows no such game either. Set once, before the first game is made.
+// Makes the rules of a game from outside the core. It gets a name that no family has, and returns
+// null if it does not know the game either. Set it once, before the first game is made.
 using RulesMaker = std::function<std::shared_ptr<const DynamicRules>(const std::string& name)>;
 void set_outside_games(RulesMaker maker);
 
-// Sizes of the board of `go`, and its rules. Throws std::invalid_argument naming what is wrong.
+// Board size and rules of `go`. `take_go_settings` throws std::invalid_argument, naming what is
+// wrong.
 struct GoSettings {
   int size;
   std::optional<float> komi;
@@ -51,12 +52,12 @@ auto fixed_go(const std::string& text, const GoSettings& settings) {
   return FixedRules<AnyGo>(text, AnyGo(go_rules<kSize>(settings)));
 }
 
-// Any other game of the core or from outside. Throws std::invalid_argument for an unknown one.
+// Makes any other game, of the core or from outside. Throws std::invalid_argument if it is unknown.
 DynamicGame make_dynamic_game(GameName name);
 
-// Calls `visitor(rules)` with the Rules of the game of that name; returns what it returns. Games
-// that are played much are compiled in; the others come behind virtual calls.
-// Throws std::invalid_argument for a name that no game has.
+// Calls `visitor(rules)` with the Rules of the game of that name and returns its result. Games that
+// are played much are compiled in; the others go through virtual calls. Throws
+// std::invalid_argument for an unknown name.
 template <class Visitor>
 auto visit_game(const std::string& text, Visitor&& visitor) {
   GameName name(text);
@@ -72,7 +73,7 @@ auto visit_game(const std::string& text, Visitor&& visitor) {
       return visitor(fixed_go<9, GoObservation::kLiberties>(text, settings));
     }
   }
-  const bool is_plain = text == family;  // the others take no rules
+  const bool is_plain = text == family;  // the other games take no rules
   if (is_plain && family == ConnectFour::kName) return visitor(FixedRules<ConnectFour>());
   if (is_plain && family == Gomoku::kName) return visitor(FixedRules<Gomoku>());
   if (is_plain && family == Othello::kName) return visitor(FixedRules<Othello>());
@@ -80,7 +81,7 @@ auto visit_game(const std::string& text, Visitor&& visitor) {
   return visitor(make_dynamic_game(std::move(name)));
 }
 
-// The game of that name behind virtual calls, whatever it is; made once.
+// The game of that name behind virtual calls, even if it is compiled in; made once.
 const DynamicGame& dynamic_game(const std::string& name);
 
 }  // namespace zerofleet

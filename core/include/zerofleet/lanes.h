@@ -1,5 +1,5 @@
-// Four floats at a time: the vector extension that GCC and Clang share, so that one source becomes
-// SSE, AVX or NEON. Loops over the edges of a node are too short to be left to the optimizer.
+// Four floats at a time. The vector extension that GCC and Clang share turns one source into SSE,
+// AVX or NEON. Loops over the edges of a node are too short to leave them to the optimizer.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@ namespace zerofleet {
 inline constexpr int kLanes = 4;
 
 using Floats [[gnu::vector_size(16)]] = float;       // [kLanes]
-using Ints [[gnu::vector_size(16)]] = std::int32_t;  // [kLanes]; as a mask -1 or 0
+using Ints [[gnu::vector_size(16)]] = std::int32_t;  // [kLanes]; in a mask -1 or 0
 
 constexpr int round_up_to_lanes(int count) { return (count + kLanes - 1) / kLanes * kLanes; }
 

@@ -12,7 +12,7 @@
 
 namespace zerofleet {
 
-// Room for the longest path of a game.
+// Storage for the longest path of a game.
 template <Game G>
 struct PathOf {
   using type = std::array<EdgeId, G::kMaxLength>;
@@ -22,7 +22,7 @@ struct PathOf<DynamicPosition> {
   using type = std::vector<EdgeId>;
 };
 
-// A leaf on its way from select to expand.
+// A leaf between select and expand.
 template <Game G>
 struct Leaf {
   G position;

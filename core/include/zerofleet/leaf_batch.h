@@ -1,4 +1,4 @@
-// The leaves of one select that wait for the network, as the rows of its input.
+// The leaves of one select that need the network, as rows of its input.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,7 @@ class LeafBatch {
         owners_(capacity),
         symmetries_(capacity) {}
 
-  // Adds a row: `position` under `symmetry`. The owner is any number the caller recognises.
+  // Adds a row: `position` under `symmetry`. `owner` is any number that the caller recognises.
   void add(const G& position, int symmetry, int owner) {
     const std::span<std::uint8_t> all(observations_);
     rules_.write_observation(position, symmetry, all.subspan(num_rows_ * row_bytes(), row_bytes()));
@@ -34,7 +34,8 @@ class LeafBatch {
   int owner(int row) const { return owners_[row]; }
   int symmetry(int row) const { return symmetries_[row]; }
 
-  // [num_rows, observation_bytes]; valid until the next add after a clear. Nothing reads them back.
+  // [num_rows, observation_bytes]; valid until the next add after a clear. No code here reads them
+  // back.
   std::span<std::uint8_t> observations() { return {observations_.data(), num_rows_ * row_bytes()}; }
 
  private:
@@ -47,8 +48,8 @@ class LeafBatch {
   std::size_t num_rows_ = 0;
 };
 
-// The symmetry under which the network sees a position: a function of both numbers alone, so that
-// it does not depend on how leaves come to be batched.
+// The symmetry under which the network sees a position. It depends on the two numbers alone, not on
+// how leaves are batched.
 constexpr int symmetry_of(std::uint64_t hash, std::uint64_t seed, int num_symmetries) {
   const auto symmetries = static_cast<std::uint64_t>(num_symmetries);
   return static_cast<int>(((mix_bits(hash ^ seed) >> 32) * symmetries) >> 32);

@@ -1,4 +1,4 @@
-// Games between two players: every opening twice, with colours swapped.
+// Games between two players: every opening is played twice, with colours swapped.
 #pragma once
 
 #include <array>
@@ -20,13 +20,13 @@
 namespace zerofleet {
 
 // Opening k gives game 2k, where side 0 (the candidate) is the first player, and game 2k + 1, where
-// it is the second. Each side searches in a tree of its own with its own predictions, as its own
-// configuration says; no noise. A side without a predictor, such as another program, is never asked
-// to `select`: its actions come by `play`, for the games that `games_to_move` names.
+// it is the second. Each side searches its own tree with its own predictions and its own
+// configuration, without noise. A side without a predictor, such as another program, never gets a
+// `select`. Its actions come through `play`, for the games in `games_to_move`.
 template <Game G>
 class Match final : public MatchEngine {
  public:
-  // The configurations, by side, have been checked.
+  // `configs`, by side, must have been checked.
   Match(const Rules<G>& rules, const ActionLists& openings,
         const std::array<SearchConfig, 2>& configs, std::uint64_t seed)
       : rules_(rules),
@@ -40,8 +40,8 @@ class Match final : public MatchEngine {
 
   RowShape row_shape() const override { return {rules_.observation_bytes(), rules_.num_actions()}; }
 
-  // Runs the games in which this side moves to their next leaf that needs its predictor. The same
-  // rows come again until `backup` answers them; none come while the side has nothing to ask.
+  // Runs the games in which this side moves to their next leaf that needs its predictor. Returns
+  // the same rows again until `backup` answers them, and none while the side needs no prediction.
   std::span<std::uint8_t> select(int side) override {
     PredictionQueue<G>& queue = way_of(side).queue;
     if (queue.num_rows() == 0) {
@@ -73,7 +73,7 @@ class Match final : public MatchEngine {
     return found;
   }
 
-  // Plays an action that no search of ours chose, for the side that moves.
+  // Plays an action that was not searched here, for the side to move.
   void play(std::int64_t game_id, int action) override {
     MatchGame& game = unasked_game(game_id);
     G position = game.searches[0].root();
@@ -83,7 +83,7 @@ class Match final : public MatchEngine {
     move_on(game, static_cast<Action>(action));
   }
 
-  // The side that moves gives the game up, and has lost it.
+  // Resigns a game for the side to move, which loses it.
   void resign(std::int64_t game_id) override {
     MatchGame& game = unasked_game(game_id);
     game.columns.reason = "resign";
@@ -111,7 +111,7 @@ class Match final : public MatchEngine {
   }
 
  private:
-  // How one side searches, and what it waits for.
+  // How one side searches, and its pending predictions.
   struct Way {
     Way(const Rules<G>& rules, const SearchConfig& searched, std::size_t games)
         : config(searched),
@@ -127,17 +127,17 @@ class Match final : public MatchEngine {
 
   struct MatchGame {
     std::array<Search<G>, 2> searches;  // by side
-    Leaf<G> leaf;                       // of the side that moves
+    Leaf<G> leaf;                       // of the side to move
     GameColumns columns;
     Random random{0};
     std::uint64_t symmetry_seed = 0;
-    int new_simulations = 0;  // of the current ply
+    int new_simulations = 0;  // at the current ply
     bool in_play = true;
   };
 
   static void check_side(int side) {
     if (side != 0 && side != 1) {
-      throw std::invalid_argument("a match has the sides 0 and 1, not " + std::to_string(side));
+      throw std::invalid_argument("side must be 0 or 1, not " + std::to_string(side));
     }
   }
 
@@ -146,23 +146,24 @@ class Match final : public MatchEngine {
     return ways_[side];
   }
 
-  // A game in play that waits for no prediction: what moves it may be given.
+  // Returns a game in play that waits for no prediction, so that it may be given a move.
   MatchGame& unasked_game(std::int64_t game_id) {
     const bool exists = game_id >= 0 && game_id < static_cast<std::int64_t>(games_.size());
     if (!exists || !games_[game_id].in_play) {
-      throw std::invalid_argument("no game " + std::to_string(game_id) + " is in play");
+      throw std::invalid_argument("game " + std::to_string(game_id) + " is not in play");
     }
     MatchGame& game = games_[game_id];
     const PredictionQueue<G>& queue = ways_[side_to_move(game)].queue;
     for (int row = 0; row < queue.num_rows(); ++row) {
       if (queue.owner(row) == game_id) {
-        throw std::invalid_argument("game " + std::to_string(game_id) + " waits for a prediction");
+        throw std::invalid_argument("game " + std::to_string(game_id) +
+                                    " is waiting for a prediction");
       }
     }
     return game;
   }
 
-  // The table of a ply that was given lists its action alone, unvisited.
+  // Appends a ply that was given. Its table lists its action alone, unvisited.
   static void append_given(MatchGame& game, Action action, Player to_play) {
     constexpr std::int32_t kUnvisited = 0;
     constexpr float kCertain = 1.0f;
@@ -258,14 +259,14 @@ class Match final : public MatchEngine {
   void finish_game(MatchGame& game, int result) {
     game.columns.result = result;
     game.in_play = false;
-    game.searches = {};  // gives the memory back
+    game.searches = {};  // frees their memory
     finished_.push_back(std::move(game.columns));
     ++counts_.games_finished;
   }
 
   Rules<G> rules_;
   std::array<Way, 2> ways_;            // by side
-  std::vector<std::int32_t> weights_;  // of the ply that is being played
+  std::vector<std::int32_t> weights_;  // of the ply being played
   std::vector<MatchGame> games_;
   std::vector<GameColumns> finished_;
   Tree scratch_;

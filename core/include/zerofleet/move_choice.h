@@ -1,4 +1,4 @@
-// From visit counts to the action that is played.
+// Choosing the action to play from visit counts.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 
 namespace zerofleet {
 
-// Index of the most visited child; of equal ones the one with the higher prior, then the first.
+// Index of the most visited child. Ties go to the higher prior, then to the first child.
 inline int most_visited(std::span<const std::int32_t> visit_counts, std::span<const float> priors) {
   int best = 0;
   for (int i = 1; i < static_cast<int>(visit_counts.size()); ++i) {
@@ -23,8 +23,8 @@ inline int most_visited(std::span<const std::int32_t> visit_counts, std::span<co
   return best;
 }
 
-// Index of a child, drawn with probability proportional to visit_count^(1 / temperature); the
-// most visited one at temperature 0. At least one child has been visited.
+// Index of a child, drawn with probability proportional to visit_count^(1 / temperature).
+// Temperature 0 picks the most visited one. At least one child must have been visited.
 inline int choose_child(std::span<const std::int32_t> visit_counts, std::span<const float> priors,
                         double temperature, Random& random) {
   const int best = most_visited(visit_counts, priors);

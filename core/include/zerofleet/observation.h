@@ -1,4 +1,4 @@
-// Bit planes and their packing: what a network is shown of a position.
+// Bit planes, in which a network sees a position, and their packing.
 #pragma once
 
 #include <array>
@@ -16,7 +16,7 @@ class Plane {
 
   constexpr Plane() = default;
 
-  // The first 64 points as one word.
+  // A plane of the first 64 points, given as one word.
   explicit constexpr Plane(std::uint64_t bits) { words_[0] = bits; }
 
   // Every point of the board, or none.
@@ -84,7 +84,7 @@ constexpr void pack_planes(const Planes<kPlaneCount, kPointCount>& planes,
   }
 }
 
-// The planes behind a packed observation.
+// Returns the planes of a packed observation.
 template <int kPlaneCount, int kPointCount>
 constexpr Planes<kPlaneCount, kPointCount> unpack_planes(std::span<const std::uint8_t> packed) {
   Planes<kPlaneCount, kPointCount> planes{};

@@ -1,4 +1,4 @@
-// Perfect play of the end of Othello: the outcome of any late position, by alpha-beta search.
+// Perfect play at the end of Othello: the outcome of any late position, by alpha-beta search.
 //
 // Outcomes are for the player to move: +1 a win, 0 a draw, -1 a loss.
 #pragma once
@@ -12,7 +12,8 @@
 
 namespace zerofleet {
 
-// A position with so many empty squares takes a tenth of a second, two more take ten times as long.
+// A position with this many empty squares takes a tenth of a second; two more take ten times as
+// long.
 inline constexpr int kMostSolvedEmpties = 16;
 
 constexpr int empty_squares(const Othello& position) {
@@ -20,7 +21,8 @@ constexpr int empty_squares(const Othello& position) {
          std::popcount(position.discs(kSecondPlayer));
 }
 
-// The outcome, or that end of the window beyond which it lies. The game may be over.
+// Returns the outcome, or the nearer end of the window if the outcome lies outside. The game may be
+// over.
 inline int othello_outcome_within(const Othello& position, int low, int high) {
   if (position.is_terminal()) {
     const int result = position.result();
@@ -30,8 +32,8 @@ inline int othello_outcome_within(const Othello& position, int low, int high) {
     Othello position;
     int answers;
   };
-  // Tried first is what leaves the opponent the fewest answers: it is often good, and its subtree
-  // is small.
+  // Try the reply that leaves the opponent the fewest answers first: it is often good, and its
+  // subtree is small.
   std::array<Reply, kMostSolvedEmpties> replies;
   int size = 0;
   for (const Action action : position.legal_actions()) {
@@ -50,8 +52,8 @@ inline int othello_outcome_within(const Othello& position, int low, int high) {
   return low;
 }
 
-// Of each action for the player who takes it, nothing for an illegal one. `position` is not over
-// and has at most `kMostSolvedEmpties` empty squares.
+// Outcome after each action for the player who takes it; nullopt for an illegal action. `position`
+// must not be terminal and must have at most `kMostSolvedEmpties` empty squares.
 inline std::array<std::optional<int>, Othello::kNumActions> othello_action_outcomes(
     const Othello& position) {
   std::array<std::optional<int>, Othello::kNumActions> outcomes;

@@ -1,4 +1,5 @@
-// exp and log from IEEE arithmetic alone: the same bits on every platform, unlike the C library's.
+// exp and log from IEEE arithmetic alone. Unlike the C library's, they give the same bits on every
+// platform.
 #pragma once
 
 #include <cmath>
@@ -25,7 +26,7 @@ inline double portable_log(double x) {
   return 2.0 * s * series + exponent * kLn2;
 }
 
-// Exponential; relative error about 1e-15, 0 where the result would underflow.
+// Exponential; relative error about 1e-15. Returns 0 where the result would underflow.
 inline double portable_exp(double x) {
   if (x < -708.0) return 0.0;
   const double power = std::floor(x / kLn2 + 0.5);

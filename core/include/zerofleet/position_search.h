@@ -1,4 +1,4 @@
-// The search of given positions, for exams, analysis and single moves.
+// Search of given positions, for exams, analysis and single moves.
 #pragma once
 
 #include <cmath>
@@ -17,12 +17,12 @@
 
 namespace zerofleet {
 
-// Each position has a tree of its own and up to `leaves_per_position` leaves out at once, which
-// virtual loss keeps apart.
+// Each position has its own tree and up to `leaves_per_position` leaves in flight, which virtual
+// loss keeps apart.
 template <Game G>
 class PositionSearch final : public PositionSearchEngine {
  public:
-  // `config` and `options` have been checked.
+  // `config` and `options` must have been checked.
   PositionSearch(const Rules<G>& rules, const ActionLists& positions, const SearchConfig& config,
                  std::uint64_t seed, const PositionSearchOptions& options)
       : rules_(rules),
@@ -48,8 +48,8 @@ class PositionSearch final : public PositionSearchEngine {
 
   RowShape row_shape() const override { return {rules_.observation_bytes(), rules_.num_actions()}; }
 
-  // Runs every position on until its leaves are out or it is done. The same rows come again until
-  // `backup` answers them; none come when all is done.
+  // Runs every position until its leaves are in flight or it is done. Returns the same rows again
+  // until `backup` answers them, and none when all positions are done.
   std::span<std::uint8_t> select() override {
     if (queue_.num_rows() == 0) {
       for (std::size_t i = 0; i < desks_.size(); ++i) run_to_questions(i);
@@ -75,7 +75,7 @@ class PositionSearch final : public PositionSearchEngine {
     return true;
   }
 
-  // At any time; leaves that are out do not count.
+  // Results so far, at any time; leaves in flight do not count.
   std::vector<SearchResult> results() const override {
     std::vector<SearchResult> all;
     all.reserve(desks_.size());
@@ -159,7 +159,8 @@ class PositionSearch final : public PositionSearchEngine {
     return result;
   }
 
-  // The line of most visited children from an edge of the root on, to its end if that is known.
+  // The line of most visited children from an edge of the root on, to the game's end if it is
+  // known.
   static std::vector<int> principal_variation(const Search<G>& search, EdgeId edge) {
     const Tree& tree = search.tree();
     std::vector<int> line = {tree.action[edge]};

@@ -1,4 +1,4 @@
-// How often each position of a replay buffer is drawn: by surprise, by repetition, by age.
+// How often each position of a replay buffer is drawn: weights for surprise, repetition and age.
 #pragma once
 
 #include <algorithm>
@@ -18,13 +18,13 @@
 
 namespace zerofleet {
 
-// Which positions are drawn more often than others; as it stands none is.
+// Which positions are drawn more often than others. By default all are equally likely.
 struct PositionWeights {
   double policy_surprise_share = 0.0;  // of a game's weight; the rest is dealt out evenly
-  bool repeated_once = false;          // a position that is there k times is drawn as if once
-  double age_halflife = 0.0;  // the chance halves with every so many newer positions; 0: it stays
+  bool repeated_once = false;          // as if each position occurred once
+  double age_halflife = 0.0;  // newer positions that halve a position's chance; 0: no decay
 
-  // Throws std::invalid_argument naming the first setting that makes no sense.
+  // Throws std::invalid_argument naming the first invalid setting.
   void check() const {
     if (!(policy_surprise_share >= 0.0 && policy_surprise_share <= 1.0)) {
       throw std::invalid_argument("policy_surprise_share must be in [0, 1]");
@@ -35,11 +35,11 @@ struct PositionWeights {
   }
 };
 
-// KL(target || prior) in nats: how far search took the policy from what the network had said.
+// KL(target || prior) in nats: how far the search moved the policy away from the network's.
 // `weights` are the target up to scale.
 inline double policy_surprise(std::span<const std::int32_t> weights,
                               std::span<const float> priors) {
-  constexpr double kLeastPrior = 0x1p-24;  // the least above 0 that the prediction cache keeps
+  constexpr double kLeastPrior = 0x1p-24;  // the smallest above 0 that the prediction cache keeps
   double total = 0.0;
   for (const std::int32_t weight : weights) total += weight;
   double surprise = 0.0;
@@ -52,8 +52,8 @@ inline double policy_surprise(std::span<const std::int32_t> weights,
   return std::max(0.0, surprise);  // rounded priors may sum to more than 1
 }
 
-// Weights of a game's positions, 1 on average: `share` of their sum goes by surprise, the rest
-// evenly (KataGo, docs/KataGoMethods.md, "Policy Surprise Weighting").
+// Weights of a game's positions, 1 on average. A `share` of their sum is dealt out in proportion to
+// surprise, the rest evenly (KataGo, docs/KataGoMethods.md, "Policy Surprise Weighting").
 inline std::vector<double> surprise_weights(std::span<const double> surprises, double share) {
   double total = 0.0;
   for (const double surprise : surprises) total += surprise;
@@ -65,9 +65,9 @@ inline std::vector<double> surprise_weights(std::span<const double> surprises, d
   return weights;
 }
 
-// As many copies as there are weights, whose mean is 1: each weight is rounded up or down, so that
-// on average over `offset`, even in [0, 1), it is what it was (systematic resampling, Kitagawa
-// 1996).
+// Rounds each weight up or down to a whole number of copies. The weights' mean is 1, and there are
+// as many copies as weights. On average over `offset`, uniform in [0, 1), the copies equal the
+// weight (systematic resampling, Kitagawa 1996).
 inline std::vector<int> rounded_copies(std::span<const double> weights, double offset) {
   std::vector<int> copies;
   double sum = offset;
@@ -82,9 +82,10 @@ inline std::vector<int> rounded_copies(std::span<const double> weights, double o
   return copies;
 }
 
-// Copies of each position of a game whose columns fit together, when `share` of its weight goes by
-// surprise; none are listed where each has one. They follow from what the game holds, so that a
-// window that is read again is the same. Throws std::invalid_argument where priors are missing.
+// Copies of each training position of a game if `share` of the game's weight is dealt out by
+// surprise; empty if each has one. The game's columns must fit together. The copies depend only on
+// the game's content, so that a window that is read again is the same. Throws std::invalid_argument
+// if priors are missing.
 inline std::vector<int> copies_of(const StoredGame& game, double share) {
   if (share == 0.0 || game.action.empty()) return {};
   if (game.priors.empty()) {
@@ -106,8 +107,8 @@ inline std::vector<int> copies_of(const StoredGame& game, double share) {
   return rounded_copies(surprise_weights(surprises, share), Random(content).uniform());
 }
 
-// A position among `count` by age, 0 the newest: age a is drawn in proportion to
-// 2^(-a / halflife), which is a geometric distribution cut off at `count`.
+// Draws a position among `count` by age, 0 the newest. Age a has probability proportional to 2^(-a
+// / halflife): a geometric distribution cut off at `count`.
 inline std::size_t drawn_age(Random& random, double halflife, std::size_t count) {
   const double rate = kLn2 / halflife;
   const double reach = rate * static_cast<double>(count);
@@ -116,12 +117,12 @@ inline std::size_t drawn_age(Random& random, double halflife, std::size_t count)
   return std::min(static_cast<std::size_t>(-portable_log(older) / rate), count - 1);
 }
 
-// How often each position of a window is there, by its hash.
+// Number of times that each position occurs in a window, by hash.
 class PositionCounts {
  public:
   explicit PositionCounts(std::pmr::memory_resource* memory) : games_(memory), counts_(memory) {}
 
-  // `hashes` of the game's positions, in their order.
+  // Adds a game. `hashes` are those of its positions, in order.
   void add_game(std::span<const std::uint64_t> hashes) {
     for (const std::uint64_t hash : hashes) ++counts_[hash];
     games_.emplace_back(hashes.begin(), hashes.end());
@@ -135,7 +136,8 @@ class PositionCounts {
     games_.pop_front();
   }
 
-  // Of a position of a game, whose place is 0 if it is the oldest.
+  // Occurrences of a position. `place` is the game's index, 0 for the oldest; `number` is the
+  // position's index in the game.
   std::uint32_t times(std::size_t place, std::size_t number) const {
     return counts_.find(games_[place][number])->second;
   }

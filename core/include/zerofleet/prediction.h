@@ -1,4 +1,4 @@
-// What a network answers to a batch of leaves, and how a leaf reads its row.
+// A network's predictions for a batch of leaves, and how a leaf reads its row.
 #pragma once
 
 #include <algorithm>
@@ -23,26 +23,26 @@
 
 namespace zerofleet {
 
-// Whether a number can be a value: rounding may take it past 1 a little.
+// Whether a number can be a value. Rounding may take it slightly past 1.
 inline bool is_value(float number) {
-  return std::abs(number) <= 1.001f;  // false for what is not a number
+  return std::abs(number) <= 1.001f;  // false for NaN
 }
 
-// A batch of answers; row i answers observation i. The memory belongs to the caller.
+// A batch of predictions; row i answers observation i. The memory belongs to the caller.
 struct PredictionBatch {
   // policy_logits [rows, num_actions], half precision (as bits) or single.
   std::variant<std::span<const std::uint16_t>, std::span<const float>> policy_logits;
   std::span<const float> value;  // [rows], in [-1, 1], for the player to move
   int model_version;
 
-  // Throws std::invalid_argument unless there are this many rows and all numbers are sound.
+  // Throws std::invalid_argument unless there are exactly `rows` rows and all numbers are valid.
   void check(int rows, int num_actions) const {
     const std::size_t given = value.size();
     if (given != static_cast<std::size_t>(rows) || logit_count() != given * num_actions) {
-      throw std::invalid_argument("a prediction of " + std::to_string(given) + " rows and " +
-                                  std::to_string(logit_count()) + " logits came for " +
-                                  std::to_string(rows) + " leaves of " +
-                                  std::to_string(num_actions) + " actions");
+      throw std::invalid_argument("the prediction has " + std::to_string(given) + " rows and " +
+                                  std::to_string(logit_count()) + " logits, expected " +
+                                  std::to_string(rows) + " rows of " + std::to_string(num_actions) +
+                                  " actions");
     }
     for (const float number : value) {
       if (!is_value(number)) throw std::invalid_argument("a predicted value is not in [-1, 1]");
@@ -66,7 +66,7 @@ struct PredictionBatch {
   }
 };
 
-// Probabilities of legal actions, with room up to a multiple of kLanes.
+// Probabilities of the legal actions, with room up to a multiple of kLanes.
 template <Game G>
 struct PriorsOf {
   using type = std::array<float, round_up_to_lanes(G::kNumActions)>;
@@ -76,10 +76,10 @@ struct PriorsOf<DynamicPosition> {
   using type = std::vector<float>;
 };
 
-// What the search needs to know of one leaf.
+// The prediction of one leaf.
 template <Game G>
 struct LeafPrediction {
-  // Of a position, its priors still to be filled in.
+  // Sets actions and value; the caller fills in the priors.
   LeafPrediction(const G& position, float value_there)
       : actions(position.legal_actions()), value(value_there) {
     if constexpr (!FixedGame<G>) priors.resize(round_up_to_lanes(num_actions()));
@@ -93,7 +93,7 @@ struct LeafPrediction {
 };
 
 // Turns logits into probabilities in place. Entries from `count` to the next multiple of kLanes
-// become as good as 0.
+// become practically 0.
 inline void softmax(float* entries, int count) {
   const int padded = round_up_to_lanes(count);
   for (int i = count; i < padded; ++i) entries[i] = std::numeric_limits<float>::lowest();
@@ -111,8 +111,8 @@ inline void softmax(float* entries, int count) {
     store_floats(load_floats(entries + i) * scale, entries + i);
 }
 
-// Reads one row. The network saw the leaf under `symmetry`, so the logit of an action stands
-// where the symmetry takes that action.
+// Reads one row. The network saw the leaf under `symmetry`, so an action's logit stands where the
+// symmetry moves that action.
 template <class AnyRules, Game G = typename AnyRules::Position>
 LeafPrediction<G> read_prediction(const AnyRules& rules, const PredictionBatch& batch, int row,
                                   int symmetry, const std::type_identity_t<G>& position) {

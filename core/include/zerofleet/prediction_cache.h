@@ -1,4 +1,4 @@
-// Predictions kept by position: transpositions and repeated openings ask the network once.
+// A cache of predictions by position: the network sees transpositions and repeated openings once.
 #pragma once
 
 #include <array>
@@ -13,12 +13,12 @@
 
 namespace zerofleet {
 
-// A set-associative table: a hash belongs to one set of kWays entries, and within a full set the
-// oldest gives way. Priors are rounded to half precision. Two positions with equal 64-bit hashes
-// would share an entry, which a run of a billion positions meets with probability under 3%
-// somewhere, and never notices.
+// A set-associative table: a hash belongs to one set of kWays entries, and a full set evicts its
+// oldest entry. Priors are rounded to half precision. Two positions with equal 64-bit hashes would
+// share an entry unnoticed. That happens anywhere in a run of a billion positions with probability
+// below 3%.
 //
-// `capacity` rounded up to whole sets bounds the memory; 0 switches the cache off.
+// `capacity`, rounded up to whole sets, bounds the memory; 0 disables the cache.
 template <Game G>
 class PredictionCache {
  public:
@@ -28,7 +28,7 @@ class PredictionCache {
         next_way_(num_sets_),
         entries_(std::make_unique_for_overwrite<Entry[]>(num_sets_ * kWays)) {}
 
-  // What the network said about `position`, whose hash is `hash`.
+  // The cached prediction of `position`, whose hash is `hash`.
   std::optional<LeafPrediction<G>> find(const G& position, std::uint64_t hash) const {
     if (num_sets_ == 0) return std::nullopt;
     const std::size_t set = set_of(hash);
@@ -62,7 +62,7 @@ class PredictionCache {
     }
   }
 
-  // Forgets everything.
+  // Empties the cache.
   void clear() {
     keys_.assign(num_sets_, {});
     next_way_.assign(num_sets_, 0);

@@ -1,7 +1,7 @@
-// Which results of a tree are certain, and what follows for its edges.
+// Certain results in a tree, and what follows from them for its edges.
 //
 // Winands et al. 2008, "Monte-Carlo Tree Search Solver", with draws: a node is won if a child is
-// won for its player, and has its best child's result when all children are proven.
+// won for its player. If all children are proven, a node has its best child's result.
 #pragma once
 
 #include <algorithm>
@@ -28,7 +28,7 @@ inline bool is_proven_child(const Tree& tree, NodeId child) {
   return child != kUnexpanded && tree.is_proven(child);
 }
 
-// What a node's children say of it.
+// What a node's children prove about it.
 inline Proof proof_by_children(const Tree& tree, NodeId node) {
   Proof best = Proof::kLoss;
   bool all = true;
@@ -43,15 +43,15 @@ inline Proof proof_by_children(const Tree& tree, NodeId node) {
   return all || best == Proof::kWin ? best : Proof::kOfChild;
 }
 
-// Whether a child is not certain to be worse than another: at a proven node one that is
-// proven to have the node's result, elsewhere one that is not lost for certain.
+// Whether a child is open: not certainly worse than another. At a proven node the open children are
+// those proven to have the node's result; elsewhere, those not proven lost.
 inline bool is_open(const Tree& tree, NodeId node, int index) {
   const NodeId child = tree.child[tree.first_edge[node] + static_cast<EdgeId>(index)];
   if (!is_proven_child(tree, child)) return !tree.is_proven(node);
   return proof_from(tree, node, child) >= (tree.is_proven(node) ? tree.proof[node] : Proof::kDraw);
 }
 
-// As `best_edge`, among the open edges of a node; -1 if there are none.
+// Like `best_edge`, but among the open edges of a node; -1 if there are none.
 template <bool kVirtualLoss>
 int best_open_edge(const Tree& tree, NodeId node, const EdgeWindow& edges, float exploration,
                    float unvisited_value, float virtual_loss) {
@@ -70,8 +70,8 @@ int best_open_edge(const Tree& tree, NodeId node, const EdgeWindow& edges, float
   return best;
 }
 
-// Weights of the root's children that are not open become 0. If no open one was visited, all of
-// them count alike.
+// Sets the weights of the root's children that are not open to 0. If no open child was visited, all
+// open ones get the same weight.
 inline void leave_out_worse(const Tree& tree, std::vector<std::int32_t>& weights) {
   if (tree.proof[kRoot] == Proof::kNone) return;
   const int count = static_cast<int>(weights.size());

@@ -13,7 +13,7 @@
 namespace zerofleet {
 
 // The edges of one node: pointers into the columns, at its first edge. They must be readable up to
-// the next multiple of kLanes beyond the last one; what is read there does not matter.
+// the next multiple of kLanes after the last edge; the values there do not matter.
 struct EdgeWindow {
   const float* prior;
   const std::int32_t* visit_count;
@@ -22,7 +22,7 @@ struct EdgeWindow {
   int count;
 };
 
-// The constants of the formula, in the precision it is computed in.
+// The constants of the formula, in the precision of its computation.
 struct Puct {
   explicit Puct(const SearchConfig& config)
       : c_puct(static_cast<float>(config.c_puct)),
@@ -34,8 +34,8 @@ struct Puct {
         proves_results(config.prove_results),
         decisive_moves(config.prove_results && config.decisive_moves) {}
 
-  // c * sqrt(sum N). Before the first visit the sum counts as 1: the prior alone decides. c may
-  // grow with the visits (Silver et al., Science 2018, pseudocode).
+  // c * sqrt(sum N). Before the first visit the sum counts as 1, so that the prior alone decides. c
+  // may grow with the visits (Silver et al., Science 2018, pseudocode).
   float exploration(float total_visits) const {
     float c = c_puct;
     if (growth > 0.0f) {
@@ -44,7 +44,7 @@ struct Puct {
     return c * std::sqrt(std::max(total_visits, 1.0f));
   }
 
-  // Q of an action that was never tried, at a node of this value and prior mass tried so far.
+  // Q of an untried action at a node, given the node's value and the prior mass tried so far.
   float unvisited_value(float node_value, float visited_prior, float reduction) const {
     if (fpu == Fpu::kZero) return 0.0f;
     return node_value - reduction * std::sqrt(std::max(visited_prior, 0.0f));
@@ -60,8 +60,8 @@ struct Puct {
   bool decisive_moves;
 };
 
-// Scores of the kLanes edges from `start` on. A leaf that is out counts as `virtual_loss` visits,
-// all lost.
+// Scores of the kLanes edges from `start` on. A leaf in flight counts as `virtual_loss` visits, all
+// lost.
 template <bool kVirtualLoss>
 inline Floats puct_scores(const EdgeWindow& edges, int start, float exploration,
                           float unvisited_value, float virtual_loss) {
@@ -79,9 +79,9 @@ inline Floats puct_scores(const EdgeWindow& edges, int start, float exploration,
   return q_value + broadcast(exploration) * prior / (broadcast(1.0f) + visits);
 }
 
-// Index of the edge with the highest score; of equal ones the first.
+// Index of the edge with the highest score; ties go to the first.
 //
-// Free of branches on scores: which action is best is what a processor cannot predict.
+// The code has no branches on scores, because a processor cannot predict which action is best.
 template <bool kVirtualLoss>
 inline int best_edge(const EdgeWindow& edges, float exploration, float unvisited_value,
                      float virtual_loss) {
@@ -97,7 +97,7 @@ inline int best_edge(const EdgeWindow& edges, float exploration, float unvisited
     best_index = choose(better, index, best_index);
     index += kLanes;
   }
-  // Among the lanes with the highest score, the lowest index.
+  // Take the lowest index among the lanes with the highest score.
   const Ints is_best = best_score == broadcast(largest_of(best_score));
   const Ints candidate = choose(is_best, best_index, Ints{} + INT32_MAX);
   return std::min(std::min(candidate[0], candidate[1]), std::min(candidate[2], candidate[3]));

@@ -1,4 +1,4 @@
-// Seeded randomness that gives the same numbers with every compiler and standard library.
+// Seeded random numbers, the same with every compiler and standard library.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 
 namespace zerofleet {
 
-// xoshiro256++ of Blackman and Vigna, its state filled by SplitMix64. Streams of one seed are
+// xoshiro256++ by Blackman and Vigna, with its state filled by SplitMix64. Streams of one seed are
 // independent of each other.
 class Random {
  public:
@@ -38,7 +38,7 @@ class Random {
     return result;
   }
 
-  // In the open interval (0, 1): its logarithm exists.
+  // A number in the open interval (0, 1), so that its logarithm exists.
   double uniform() { return (static_cast<double>(next() >> 11) + 0.5) * 0x1p-53; }
 
   // An integer in [0, bound), for bounds far below 2^53.
@@ -47,7 +47,7 @@ class Random {
     return std::min(number, bound - 1);
   }
 
-  // Standard normal, by Marsaglia's polar method (the second number is not kept).
+  // Standard normal, by Marsaglia's polar method (the second number is discarded).
   double normal() {
     for (;;) {
       const double x = 2.0 * uniform() - 1.0;
@@ -59,8 +59,8 @@ class Random {
     }
   }
 
-  // Logarithm of a gamma variate of this shape (> 0) and scale 1: Marsaglia and Tsang (2000).
-  // In logarithms, because at shape 0.03 the variate itself often underflows.
+  // Logarithm of a gamma variate with this shape (> 0) and scale 1 (Marsaglia and Tsang 2000). The
+  // variate itself would often underflow at shape 0.03.
   double log_gamma_variate(double shape) {
     if (shape < 1.0) return log_gamma_variate(shape + 1.0) + portable_log(uniform()) / shape;
     const double d = shape - 1.0 / 3.0;

@@ -1,9 +1,9 @@
 // The newest games, from which training positions are drawn.
 //
-// Games are kept as moves and policy weights, a few hundred bytes each; a position is rebuilt by
-// playing its game again up to its ply. That is cheap next to training, and the same memory holds
-// far more games than packed observations would. Only where the rules are slow (games behind
-// virtual calls) are observations kept instead.
+// A game is kept as moves and policy weights, a few hundred bytes. A position is rebuilt by
+// replaying its game up to its ply. That is cheap next to training, and the same memory holds far
+// more games than packed observations would. Only games with slow rules (behind virtual calls) keep
+// observations instead.
 #pragma once
 
 #include <algorithm>
@@ -29,7 +29,7 @@
 
 namespace zerofleet {
 
-// Oldest games leave when either limit is passed; the newest game always stays.
+// The oldest games leave when either limit is exceeded; the newest game always stays.
 struct ReplayLimits {
   std::int64_t max_positions;
   std::int64_t max_games;
@@ -43,13 +43,13 @@ class ReplayBuffer {
   virtual int num_actions() const = 0;
   virtual int auxiliary_width() const = 0;  // numbers of a row's auxiliary targets
 
-  // Another bound on positions; oldest games leave at once when it is passed.
-  // Throws std::invalid_argument below 1.
+  // Sets another limit on positions. The oldest games leave at once if it is exceeded. Throws
+  // std::invalid_argument for a limit below 1.
   virtual void set_max_positions(std::int64_t max_positions) = 0;
 
-  // Stores a game; returns its number of training positions, the plies with a full search.
-  // Throws std::invalid_argument, naming ply and reason, when the game does not replay, and where
-  // targets need the searches' values, or weights the priors, and the game has none.
+  // Stores a game and returns its number of training positions: the plies with a full search.
+  // Throws std::invalid_argument, naming ply and reason, if the game does not replay. Also throws
+  // it if targets need root values, or weights need priors, and the game has none.
   virtual int add(const StoredGame& game) = 0;
 
   virtual std::int64_t positions() const = 0;
@@ -58,9 +58,8 @@ class ReplayBuffer {
   virtual std::int64_t total_games() const = 0;      // ever added, with a training position
 
   // Fills a batch with positions drawn with replacement, uniformly unless the position weights say
-  // otherwise, each under a random symmetry of the board if asked for. The same content and seed
-  // give the same batch.
-  // Throws std::invalid_argument when the buffer is empty.
+  // otherwise. With `symmetry`, each one gets a random symmetry of the board. The same content and
+  // seed give the same batch. Throws std::invalid_argument if the buffer is empty.
   virtual void sample(std::uint64_t seed, bool symmetry, const TrainingBatch& batch) const = 0;
 };
 
@@ -97,15 +96,16 @@ class ReplayBufferOf final : public ReplayBuffer {
   }
 
   int add(const StoredGame& game) override {
-    // Before the lock: the rules may be a user's code, which may wait for other threads.
-    std::vector<float> returns;  // of each ply, where they are not the result
+    // Check before taking the lock: the rules may be a user's code, which may wait for other
+    // threads.
+    std::vector<float> returns;  // for each ply; empty if the targets are the result
     if (value_lambda_ < 1.0) {
       if (game.root_value.empty() && !game.action.empty()) {
         throw std::invalid_argument("root_value is missing: value_lambda below 1 needs it");
       }
       returns.assign(game.root_value.begin(), game.root_value.end());
     }
-    std::vector<std::uint64_t> hashes;  // of each position, where repeated ones are counted
+    std::vector<std::uint64_t> hashes;  // of each position; empty unless repeated ones are counted
     Ending ending;
     PackedGame stored = checked(game, returns, hashes, ending);
     lambda_returns(returns, value_lambda_, game.result);
@@ -174,11 +174,11 @@ class ReplayBufferOf final : public ReplayBuffer {
   }
 
  private:
-  // Of games whose rules are slow: what would have to be played again.
+  // What would have to be replayed; kept for games with slow rules.
   struct Rows {
     std::pmr::vector<std::uint8_t> observations;        // [positions, observation_bytes]
     std::pmr::vector<Player> to_play;                   // [positions]
-    std::pmr::vector<Action> legal;                     // of all positions, one after another
+    std::pmr::vector<Action> legal;                     // of all positions, concatenated
     std::pmr::vector<std::uint32_t> first_legal = {0};  // [positions + 1]
 
     std::span<const Action> legal_at(std::size_t number) const {
@@ -199,12 +199,12 @@ class ReplayBufferOf final : public ReplayBuffer {
 
   struct PackedGame {
     std::pmr::vector<std::uint16_t> actions;
-    std::pmr::vector<std::uint16_t> weights;  // of the plies with a full search, one after another
+    std::pmr::vector<std::uint16_t> weights;  // of the plies with a full search, concatenated
     std::int32_t positions = 0;
     std::int8_t result = 0;  // for the first player
     [[no_unique_address]] std::conditional_t<FixedGame<G>, NoRows, Rows> rows;
 
-    // Without what vectors have to spare, which would be up to half of the buffer's memory.
+    // Drops the vectors' spare capacity, which would be up to half of the buffer's memory.
     PackedGame copy(std::pmr::memory_resource* memory) const {
       return {.actions = {actions, memory},
               .weights = {weights, memory},
@@ -216,16 +216,17 @@ class ReplayBufferOf final : public ReplayBuffer {
 
   struct PackedPosition {
     float value_target;          // for the first player
-    std::uint32_t game;          // counted from the first ever added, modulo 2^32
-    std::uint32_t first_weight;  // in the game's weights
-    std::uint16_t ply : 15;      // a record has room for no more
+    std::uint32_t game;          // counted from the first game ever added, modulo 2^32
+    std::uint32_t first_weight;  // index in the game's weights
+    std::uint16_t ply : 15;      // a record holds no more plies
     std::uint16_t is_answered : 1;
-    std::uint16_t number;  // among the game's positions
+    std::uint16_t number;  // index among the game's positions
   };
 
-  // The game without its weights; `values` (of each ply, or empty) become those for the first
-  // player, `hashes` those of its positions if they are counted, `ending` what is learnt of its
-  // end. Throws std::invalid_argument when it does not replay.
+  // Checks a game and packs it without its weights. Turns `values` (one per ply, or none) into
+  // values for the first player. Fills `hashes` with those of the positions if they are counted,
+  // and `ending` with the targets of the game's end. Throws std::invalid_argument if the game does
+  // not replay.
   PackedGame checked(const StoredGame& game, std::span<float> values,
                      std::vector<std::uint64_t>& hashes, Ending& ending) const {
     PackedGame stored{.actions = {game.action.begin(), game.action.end()},
@@ -248,7 +249,7 @@ class ReplayBufferOf final : public ReplayBuffer {
     return stored;
   }
 
-  // Whether the opponent moves after the position of this number, with a full search.
+  // Whether the opponent moves next after the position of this number, with a full search.
   static bool is_answered(const StoredGame& game, std::size_t ply, const PackedGame& stored,
                           std::size_t number) {
     if (ply + 1 == game.action.size() || !game.full_search[ply + 1]) return false;
@@ -259,7 +260,7 @@ class ReplayBufferOf final : public ReplayBuffer {
     }
   }
 
-  // A position that is there k times is passed over but for one time in k.
+  // Draws a position. One that occurs k times is accepted with probability 1 / k.
   const PackedPosition& draw(Random& random) const {
     for (;;) {
       const std::size_t count = positions_.size();
@@ -315,7 +316,7 @@ class ReplayBufferOf final : public ReplayBuffer {
       rules_.transform_observation(
           std::span(rows.observations).subspan(stored.number * bytes, bytes), symmetry,
           observation);
-      // A position's first legal action and its first weight have one number.
+      // A position's legal actions and its weights begin at the same index.
       const Player to_play = rows.to_play[stored.number];
       write_targets(stored, rows.legal_at(stored.number), to_play, symmetry, row, batch);
       if (batch.auxiliary_targets.empty()) return;
@@ -347,7 +348,7 @@ class ReplayBufferOf final : public ReplayBuffer {
     }
   }
 
-  // `replies` are the legal actions of the next ply if the position is answered.
+  // `replies` are the legal actions of the next ply if the position is answered by a full search.
   void write_auxiliary(const PackedPosition& stored, std::size_t first_weight,
                        std::span<const Action> replies, Player to_play, int symmetry,
                        std::size_t row, const TrainingBatch& batch) const {
@@ -378,20 +379,20 @@ class ReplayBufferOf final : public ReplayBuffer {
   bool learns_replies_;
   EndingTargets<G> ending_targets_;
   mutable std::shared_mutex mutex_;
-  // What is kept for long has large blocks of its own. Scattered over the heap among the tensors of
-  // the training steps, it would leave holes that no tensor fits in, and a process of 400 MB would
+  // Long-lived data gets large memory blocks of its own. Scattered over the heap among the tensors
+  // of the training steps, it would leave holes that no tensor fits in. A process of 400 MB would
   // take 2 GB after an hour.
   std::pmr::unsynchronized_pool_resource memory_;
   std::pmr::deque<PackedGame> games_{&memory_};          // oldest first
   std::pmr::deque<PackedPosition> positions_{&memory_};  // oldest first
-  std::pmr::deque<Ending> endings_{&memory_};  // of the games; empty where they are not learnt
-  PositionCounts counts_{&memory_};            // of repeated_once
+  std::pmr::deque<Ending> endings_{&memory_};  // of the games; empty if no target needs them
+  PositionCounts counts_{&memory_};            // for repeated_once
   std::uint64_t games_dropped_ = 0;
   std::int64_t total_positions_ = 0;
 };
 
 // Throws std::invalid_argument for an unknown game, a limit below 1, a value_lambda (see
-// lambda_returns) that is not in [0, 1] or weights that make no sense.
+// lambda_returns) outside [0, 1] or invalid weights.
 std::unique_ptr<ReplayBuffer> make_replay_buffer(const std::string& game, ReplayLimits limits,
                                                  double value_lambda = 1.0,
                                                  const PositionWeights& weights = {},

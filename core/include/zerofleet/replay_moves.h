@@ -1,4 +1,4 @@
-// Playing a list of actions from the start, for input that may be wrong.
+// Plays a list of actions from the start, for untrusted input.
 #pragma once
 
 #include <span>
@@ -9,8 +9,8 @@
 
 namespace zerofleet {
 
-// Applies one action to a position of a game.
-// Throws std::invalid_argument naming ply and action when it is illegal there.
+// Applies one action to a position. Throws std::invalid_argument naming ply and action if it is
+// illegal.
 template <class AnyRules>
 void apply_checked(const AnyRules& rules, typename AnyRules::Position& position, int action) {
   if (!position.is_legal(action)) {
@@ -20,8 +20,8 @@ void apply_checked(const AnyRules& rules, typename AnyRules::Position& position,
   position.apply(static_cast<Action>(action));
 }
 
-// The position of a game after these actions from the start; `Number` is any integer type.
-// Throws std::invalid_argument naming ply and action when one is illegal.
+// The position of a game after these actions from the start; `Number` is any integer type. Throws
+// std::invalid_argument naming ply and action if one is illegal.
 template <class AnyRules, class Number>
 auto position_after(const AnyRules& rules, std::span<const Number> actions) {
   typename AnyRules::Position position = rules.start();

@@ -1,4 +1,4 @@
-// How the root of one search is treated: what sets self-play apart from a match.
+// How one search treats its root, which is what sets self-play apart from a match.
 #pragma once
 
 #include <optional>
@@ -16,20 +16,21 @@ struct GumbelPlan {
 };
 
 struct RootPlan {
-  int num_simulations = 0;  // visits of the root at which the search ends, kept ones included
+  int num_simulations = 0;  // visits of the root at which the search ends, including reused ones
   double noise_fraction = 0.0;
   double noise_alpha = 1.0;
   double policy_temperature = 1.0;
-  std::optional<float> fpu_reduction = {};  // of the root's children; nothing: as everywhere
+  std::optional<float> fpu_reduction = {};  // of the root's children; nullopt: as everywhere
   float forced_playouts = 0.0f;
   int min_child_visits = 0;
   bool prune_targets = false;
-  std::optional<GumbelPlan> gumbel = {};  // none: PUCT, to which the five settings above belong
+  // nullopt: PUCT. A Gumbel root ignores noise, policy temperature, forced visits and pruning.
+  std::optional<GumbelPlan> gumbel = {};
 
   bool forces_visits() const { return forced_playouts > 0.0f || min_child_visits > 0; }
 };
 
-// A search whose outcome is played and nothing else: matches, analysis, fast moves of self-play.
+// A search whose result is only played, not learnt: matches, analysis, fast moves of self-play.
 inline RootPlan plain_plan(const SearchConfig& config, int num_simulations) {
   RootPlan plan{.num_simulations = num_simulations};
   if (config.root == RootChoice::kGumbel) {
@@ -41,8 +42,8 @@ inline RootPlan plain_plan(const SearchConfig& config, int num_simulations) {
   return plan;
 }
 
-// A full search of self-play, which explores and whose policy is learnt. What changes with the ply
-// stands as it is at a game's first one.
+// A full search of self-play, which explores and whose policy is learnt. Settings that change with
+// the ply have their value at a game's first ply.
 inline RootPlan exploring_plan(const SearchConfig& config, int board_points) {
   RootPlan plan = plain_plan(config, config.num_simulations);
   if (config.root_fpu_reduction) {

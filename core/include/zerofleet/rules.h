@@ -1,7 +1,7 @@
-// The rules of a game as one value: its name, its start, its sizes, its symmetries.
+// The rules of a game as one value: its name, start, sizes and symmetries.
 //
 // `Rules<G>` has the same members for every game. For fixed games all sizes are constants, so that
-// nothing is lost against naming them directly.
+// this costs nothing over naming them directly.
 #pragma once
 
 #include <algorithm>
@@ -20,8 +20,7 @@
 
 namespace zerofleet {
 
-// Rules of a game that is compiled in. Its name and its start carry what else may be chosen, such
-// as komi.
+// Rules of a game that is compiled in. Its name and start carry the other settings, such as komi.
 template <FixedGame G>
 class FixedRules {
  public:
@@ -59,15 +58,15 @@ class FixedRules {
     zerofleet::write_observation(position, symmetry, packed);
   }
 
-  // Applies a symmetry to an observation that is packed already.
+  // Applies a symmetry to a packed observation.
   static void transform_observation(std::span<const std::uint8_t> packed, int symmetry,
                                     std::span<std::uint8_t> moved) {
     const auto result = zerofleet::transform_observation<G>(packed, symmetry);
     std::copy(result.begin(), result.end(), moved.begin());
   }
 
-  // What the shape says that the game offers of a terminal position.
-  // `planes` has num_final_planes * points entries.
+  // Targets of a terminal position, where the shape says that the game offers them. `planes` has
+  // num_final_planes * points entries.
   static void write_final_planes(const G& position, std::span<std::int8_t> planes) {
     if constexpr (HasFinalPlanes<G>) std::ranges::copy(position.final_planes(), planes.begin());
   }
@@ -90,7 +89,7 @@ class FixedRules {
   G start_;
 };
 
-// Rules behind virtual calls, with their symmetries as tables.
+// Rules behind virtual calls, with tables of their symmetries.
 class DynamicGame {
  public:
   using Position = DynamicPosition;

@@ -1,4 +1,4 @@
-// What the Connect Four solver has found out about positions: a hash table of fixed size.
+// Results of the Connect Four solver by position, in a hash table of fixed size.
 #pragma once
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 
 namespace zerofleet {
 
-// No score is further from 0: the first player's quickest win, by his fourth disc of 21.
+// The largest possible score: the first player's quickest win, by the fourth of 21 discs.
 inline constexpr int kBestScore = 18;
 
 // Bounds of the score for the player to move: lower <= score <= upper.
@@ -20,14 +20,14 @@ struct ScoreBounds {
 };
 
 // Every entry is one atomic word that holds its whole key, so that threads share a table without a
-// lock: a lost race forgets something true, and nothing false can be read.
+// lock. A lost race forgets something true, and nothing false can be read.
 class ScoreTable {
  public:
-  // Eight bytes an entry; their number is rounded down to a power of two.
+  // An entry has eight bytes. The number of entries is rounded down to a power of two.
   explicit ScoreTable(std::size_t entries)
       : entries_(std::bit_floor(std::max<std::size_t>(entries, kBucket))) {}
 
-  // Brings the entries of a key nearer to the processor, for a `find` soon after.
+  // Prefetches the entries of a key, for a `find` soon after.
   void prefetch(std::uint64_t key) const { __builtin_prefetch(&entries_[bucket_of(key)]); }
 
   // `key` is below 2^49.
@@ -40,8 +40,8 @@ class ScoreTable {
     return {};
   }
 
-  // `work` is the number of positions searched for these bounds. The first of the two places keeps
-  // what cost most to find out, the other one takes everything else.
+  // `work` is the number of positions searched for these bounds. The first of the two entries of a
+  // bucket keeps the most expensive result; the second one takes everything else.
   void store(std::uint64_t key, ScoreBounds bounds, std::uint64_t work) {
     const std::uint64_t magnitude =
         std::min<std::uint64_t>(std::bit_width(work) / kMagnitudeStep, kMaxMagnitude);

@@ -26,16 +26,16 @@
 namespace zerofleet {
 
 enum class Selected {
-  kLeaf,      // its prediction is needed: expand, then backup follows
-  kTerminal,  // the rules or a proof knew the value; it is backed up already
-  kTaken,     // nothing can be selected before leaves that are out come back; nothing happened
+  kLeaf,      // needs a prediction; `expand` takes it and backs it up
+  kTerminal,  // the rules or a proof gave the value, and it is backed up already
+  kTaken,     // nothing can be selected before leaves in flight return; nothing changed
 };
 
 // The search of one position.
 //
-// A value belongs to the player to move at its position, and changes its sign on the way to a
-// position in which the other player is to move. A simulation is one visit of a child of the root:
-// expanding the root itself is none, so the visits of the root's children sum to `root_visits()`.
+// A value belongs to the player to move at its position. It changes its sign on the way to a
+// position where the other player is to move. A simulation is one visit of a child of the root.
+// Expanding the root itself is none, so the visits of the root's children sum to `root_visits()`.
 template <Game G>
 class Search {
  public:
@@ -43,17 +43,17 @@ class Search {
   const Tree& tree() const { return tree_; }
   bool is_expanded() const { return !tree_.is_empty(); }
   int root_visits() const { return root_visits_; }
-  const RootPlan& plan() const { return plan_; }  // since `start_root`
+  const RootPlan& plan() const { return plan_; }  // set by `start_root`
 
-  // The root's value: its result if that is certain, else what the root's policy makes of its own
-  // prediction and all simulations. 0 before its expansion.
+  // The root's value: its result if it is certain, else the estimate that the root's policy makes
+  // from its own prediction and all simulations. 0 before the root is expanded.
   float root_value() const {
     if (is_proven()) return tree_.proven_value(kRoot);
     if (!is_expanded()) return 0.0f;
     return with_policy([&](const auto& policy) { return policy.value(view(), mean_value()); });
   }
 
-  // Whether the root's result is certain: more simulations would tell nothing.
+  // Whether the root's result is certain, so that more simulations would tell nothing.
   bool is_proven() const { return is_expanded() && tree_.is_proven(kRoot); }
 
   // Starts over at a position.
@@ -64,8 +64,8 @@ class Search {
     root_value_sum_ = 0.0;
   }
 
-  // Plays an action at the root and keeps what was found beneath it; `scratch` lends memory.
-  // No leaf may be out. `start_root` is due when the new root is expanded.
+  // Plays an action at the root and keeps the subtree beneath it; `scratch` lends memory. No leaf
+  // may be in flight. Call `start_root` next if the new root is expanded.
   void advance_root(Action action, Tree& scratch) {
     G next = root_;
     next.apply(action);
@@ -85,7 +85,7 @@ class Search {
     std::swap(tree_, scratch);
   }
 
-  // Plays an action at the root, keeping the tree beneath it or not.
+  // Plays an action at the root; keeps the subtree beneath it if `keep_tree`.
   void play(Action action, bool keep_tree, Tree& scratch) {
     if (keep_tree) {
       advance_root(action, scratch);
@@ -96,8 +96,8 @@ class Search {
     }
   }
 
-  // Prepares an expanded root for play: its policy may change the priors that select uses there.
-  // The tree keeps the network's.
+  // Prepares an expanded root for its search. The root's policy may change the priors that `select`
+  // uses there; the tree keeps the network's.
   void start_root(const RootPlan& plan, Random& random) {
     plan_ = plan;
     const EdgeWindow edges = tree_.edges_of(kRoot);
@@ -105,7 +105,7 @@ class Search {
     root_prior_.assign(round_up_to_lanes(edges.count), 0.0f);
     std::copy_n(edges.prior, count, root_prior_.begin());
     const std::span<float> priors(root_prior_.data(), count);
-    // A policy keeps its memory from one move to the next.
+    // Keep the policy, and so its memory, from one move to the next.
     if (plan.gumbel.has_value() != std::holds_alternative<GumbelRoot>(policy_)) {
       if (plan.gumbel) {
         policy_ = GumbelRoot();
@@ -122,29 +122,28 @@ class Search {
     tree_.visited_prior[kRoot] = visited_prior;
   }
 
-  // Writes the training target: the weight of each child, up to scale. A child that is certain to
-  // be worse than another has none.
+  // Writes the training target: the weight of each child, up to scale. A child that is certainly
+  // worse than another gets 0.
   void policy_weights(const Puct& puct, std::vector<std::int32_t>& weights) const {
     with_policy([&](const auto& policy) { policy.target(view(), puct, weights); });
   }
 
-  // Writes the visits of the root's children. A child that is certain to be worse than another has
-  // none.
+  // Writes the visits of the root's children. A child that is certainly worse than another gets 0.
   void visit_weights(std::vector<std::int32_t>& weights) const { view().open_visits(weights); }
 
-  // The child to play, from the weights above.
+  // Chooses the child to play from such weights.
   int choose(std::span<const std::int32_t> weights, double temperature, Random& random) const {
     return with_policy(
         [&](const auto& policy) { return policy.choose(view(), weights, temperature, random); });
   }
 
-  // The child to play without chance.
+  // The child to play without randomness.
   int best_child() const {
     return with_policy([&](const auto& policy) { return policy.best(view()); });
   }
 
-  // Follows the formula down to a position without a prediction. With kVirtualLoss, paths of the
-  // leaves that are out (`hold`) count as losses.
+  // Follows the selection formula down to a position without a prediction. With kVirtualLoss, the
+  // paths of leaves in flight (`hold`) count as losses.
   template <bool kVirtualLoss>
   Selected select(const Puct& puct, Leaf<G>& leaf) {
     leaf.depth = 0;
@@ -175,8 +174,8 @@ class Search {
     return Selected::kLeaf;
   }
 
-  // Gives a leaf its node and its value to all nodes above. `start_root` is due when the leaf was
-  // the root.
+  // Adds the node of a leaf and backs up its value. Call `start_root` next if the leaf was the
+  // root.
   void expand(const Leaf<G>& leaf, const LeafPrediction<G>& prediction) {
     const NodeId node =
         tree_.add_node({prediction.actions.begin(), prediction.actions.end()},
@@ -189,7 +188,7 @@ class Search {
     backup(leaf, prediction.value);
   }
 
-  // Marks the path of a leaf that leaves for the network; `release` takes the mark off again.
+  // Marks the path of a leaf that goes to the network; `release` removes the mark.
   void hold(const Leaf<G>& leaf) {
     ++root_leaves_out_;
     for (int i = 0; i < leaf.depth; ++i) ++tree_.leaves_out[leaf.path[i]];
@@ -199,11 +198,11 @@ class Search {
     for (int i = 0; i < leaf.depth; ++i) --tree_.leaves_out[leaf.path[i]];
   }
 
-  // Number of leaves held.
+  // Number of leaves in flight.
   int leaves_out() const { return root_leaves_out_; }
 
  private:
-  // Applies a function to the policy of the root.
+  // Applies a function to the root's policy.
   template <typename Function>
   decltype(auto) with_policy(const Function& function) {
     return std::visit(function, policy_);
@@ -217,11 +216,11 @@ class Search {
 
   float mean_value() const { return static_cast<float>(root_value_sum_ / (1 + root_visits_)); }
 
-  // Ends at a proven node, at one without edges, or at an edge without a node (kUnexpanded).
+  // Walks down to a proven node, to one without edges, or to an edge without a node (kUnexpanded).
   template <bool kVirtualLoss>
   NodeId descend(const Puct& puct, Leaf<G>& leaf) {
     NodeId node = kRoot;
-    float visits = static_cast<float>(root_visits_);  // of the node's edges
+    float visits = static_cast<float>(root_visits_);  // sum over the node's edges
     float value = mean_value();
     if constexpr (kVirtualLoss) visits += puct.virtual_loss * static_cast<float>(root_leaves_out_);
     for (;;) {
@@ -255,10 +254,10 @@ class Search {
     }
   }
 
-  // The rules know the leaf's value: its result is certain, and so is that of every node above of
-  // which a child is won for the player to move, or all children are proven. Edges to proven nodes
-  // get exact values, and what lies above them the difference (Winands et al. 2008, "Monte-Carlo
-  // Tree Search Solver", with draws).
+  // Marks a leaf whose value the rules know as proven, and every node above that is then certain.
+  // Those have a child that is won for the player to move, or only proven children. Edges to proven
+  // nodes get exact values, and the edges above get the difference (Winands et al. 2008,
+  // "Monte-Carlo Tree Search Solver", with draws).
   void prove(const Leaf<G>& leaf, NodeId known) {
     tree_.proof[known] = proof_of(tree_.value[known]);
     for (int i = leaf.depth - 1; i >= 0; --i) {
@@ -274,7 +273,7 @@ class Search {
     return i == 0 ? kRoot : tree_.child[leaf.path[i - 1]];
   }
 
-  // The i-th edge of the path leads to a proven node.
+  // Gives the i-th edge of the path, which leads to a proven node, its exact value.
   void make_exact(const Leaf<G>& leaf, int i) {
     const EdgeId edge = leaf.path[i];
     const NodeId child = tree_.child[edge];
@@ -302,8 +301,8 @@ class Search {
     return puct.decisive_moves ? decided_value(position) : std::nullopt;
   }
 
-  // Visits the action that decides a new root, if there is one. (A kept root with visits was looked
-  // at when it was a leaf.)
+  // Visits the action that decides a new root, if there is one. A reused root with visits was
+  // checked when it was a leaf.
   bool decide_root(Leaf<G>& leaf) {
     if (root_visits_ + root_leaves_out_ > 0) return false;
     const auto decided = decided_value(root_);
@@ -318,7 +317,7 @@ class Search {
     return true;
   }
 
-  // Gives a leaf whose value the rules know its node.
+  // Adds the node of a leaf whose value the rules know, and backs up that value.
   NodeId end(const Leaf<G>& leaf, float value) {
     const NodeId node = tree_.add_known(value, leaf.position.to_play());
     tree_.child[leaf.path[leaf.depth - 1]] = node;
@@ -326,8 +325,8 @@ class Search {
     return node;
   }
 
-  // `value` is for the player to move at the end of the path; from a proven node on up it is that
-  // node's result.
+  // `value` is for the player to move at the end of the path. From a proven node upwards, that
+  // node's result replaces it.
   void backup(const Leaf<G>& leaf, float value) {
     const EdgeId last = leaf.path[leaf.depth - 1];
     if (tree_.visit_count[last] == 0) {
@@ -347,7 +346,8 @@ class Search {
     root_value_sum_ += value;
   }
 
-  // A value for the player to move at `other`, for the one to move at `node` beside it.
+  // Turns a value for the player to move at `other` into one for the player to move at its
+  // neighbour `node`.
   float seen_from(NodeId node, NodeId other, float value) const {
     const bool takes_turns = FixedGame<G> || tree_.to_play[node] != tree_.to_play[other];
     return takes_turns ? -value : value;
@@ -363,7 +363,7 @@ class Search {
   Tree tree_;
   RootPlan plan_;
   std::variant<PuctRoot, GumbelRoot> policy_;
-  std::vector<float> root_prior_;  // [edges of the root, rounded up to kLanes] as planned
+  std::vector<float> root_prior_;  // [edges of the root, rounded up to kLanes] as used by select
   double root_value_sum_ = 0.0;    // for the player to move at the root
   int root_visits_ = 0;
   int root_leaves_out_ = 0;

@@ -1,5 +1,4 @@
-// A finished game as it comes from outside: checked against the rules before anything is learnt
-// from it.
+// A finished game from outside, checked against the rules before it is learnt from.
 #pragma once
 
 #include <algorithm>
@@ -23,9 +22,9 @@ struct StoredGame {
   std::span<const std::int32_t> offsets;  // [plies + 1]
   std::span<const Action> legal_actions;
   std::span<const std::int32_t> policy_weights;  // the training target, up to scale
-  std::span<const float> root_value = {};        // [plies] for the player to move; empty: not known
-  std::span<const float> priors = {};            // of legal_actions, as those; empty: not known
-  bool resigned = false;                         // the player to move at the end gave up
+  std::span<const float> root_value = {};        // [plies] for the player to move; empty: unknown
+  std::span<const float> priors = {};            // parallel to legal_actions; empty: unknown
+  bool resigned = false;                         // the player to move at the end resigned
 
   std::span<const Action> actions_at(std::size_t ply) const {
     return legal_actions.subspan(first_child(ply), children(ply));
@@ -80,12 +79,12 @@ inline void check_columns(const StoredGame& game) {
           "priors has " + std::to_string(game.priors.size()) + " entries, the last offset is " +
               std::to_string(children));
   for (const float prior : game.priors) {
-    require(prior >= 0.0f && prior <= 1.001f, "a prior is not in [0, 1]");  // it may be rounded
+    require(prior >= 0.0f && prior <= 1.001f, "a prior is not in [0, 1]");  // rounding may exceed 1
   }
 }
 
-// Throws std::invalid_argument unless this ply's table lists every legal action in ascending order
-// with weights that make a policy. A ply that is no training target may list some of them only.
+// Throws std::invalid_argument unless this ply's table lists every legal action in ascending order,
+// with weights that make a policy. A ply that is not a training target may list only some of them.
 template <Game G>
 void check_search_table(const StoredGame& game, std::size_t ply, const G& position) {
   const auto fail = [ply](const std::string& reason) {
@@ -94,10 +93,10 @@ void check_search_table(const StoredGame& game, std::size_t ply, const G& positi
   const auto actions = game.actions_at(ply);
   const auto legal = position.legal_actions();
   if (game.full_search[ply] && !std::ranges::equal(actions, legal)) {
-    fail("legal_actions are not the legal actions in ascending order");
+    fail("legal_actions must list every legal action in ascending order");
   }
   if (!game.full_search[ply] && !std::ranges::includes(legal, actions)) {
-    fail("legal_actions are not legal actions in ascending order");
+    fail("legal_actions must be legal actions in ascending order");
   }
   std::int64_t total = 0;
   for (const std::int32_t weight : game.policy_weights_at(ply)) {
@@ -107,9 +106,9 @@ void check_search_table(const StoredGame& game, std::size_t ply, const G& positi
   if (total == 0 && game.full_search[ply]) fail("no policy weight in a full search");
 }
 
-// Throws std::invalid_argument, naming ply and reason, unless the game is complete, keeps the rules
-// and has the search tables that its plies need. Calls `see(ply, position)` at each ply, and
-// returns the position at the end.
+// Throws std::invalid_argument, naming ply and reason, unless the game is complete, keeps to the
+// rules and has the search tables that its plies need. Calls `see(ply, position)` at each ply.
+// Returns the final position.
 template <class AnyRules, class See>
 typename AnyRules::Position check_game(const AnyRules& rules, const StoredGame& game, See&& see) {
   check_columns(game);
@@ -125,7 +124,7 @@ typename AnyRules::Position check_game(const AnyRules& rules, const StoredGame& 
   const std::string end = "ply " + std::to_string(game.action.size()) + ": ";
   if (position.is_terminal() == game.resigned) {
     throw std::invalid_argument(
-        end + (game.resigned ? "resigned, though the game is over" : "the game is not over"));
+        end + (game.resigned ? "resigned, but the game is over" : "the game is not over"));
   }
   const int winner = position.to_play() == kFirstPlayer ? -1 : 1;
   const int result = game.resigned ? winner : position.result();

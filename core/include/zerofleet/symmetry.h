@@ -11,7 +11,7 @@
 namespace zerofleet {
 
 // Where a point of a square board lands: bit 0 mirrors columns, bit 1 mirrors rows, bit 2 then
-// transposes. Eight symmetries, 0 is the identity.
+// transposes. There are eight symmetries; 0 is the identity.
 constexpr int dihedral_point(int point, int symmetry, int size) {
   int row = point / size;
   int column = point % size;
@@ -83,7 +83,7 @@ constexpr void write_observation(const G& position, int symmetry, std::span<std:
   pack_planes<G::kPlanes, kPoints<G>>(planes, packed);
 }
 
-// Applies a symmetry to an observation that is packed already.
+// Applies a symmetry to a packed observation.
 template <FixedGame G>
 constexpr Observation<G> transform_observation(std::span<const std::uint8_t> packed, int symmetry) {
   auto planes = unpack_planes<G::kPlanes, kPoints<G>>(packed);
@@ -93,7 +93,7 @@ constexpr Observation<G> transform_observation(std::span<const std::uint8_t> pac
   return moved;
 }
 
-// Moves a policy of [num_actions] entries: what stood at action a stands where a lands.
+// Moves a policy of [num_actions] entries: the entry of action a moves to where a lands.
 template <FixedGame G>
 constexpr void transform_policy(std::span<const float> policy, int symmetry,
                                 std::span<float> moved) {

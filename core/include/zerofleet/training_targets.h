@@ -1,4 +1,4 @@
-// What the rows of a training batch hold, and how targets come of a game's values and its end.
+// Rows of a training batch, and how their targets follow from a game's values and its end.
 #pragma once
 
 #include <algorithm>
@@ -18,9 +18,8 @@ namespace zerofleet {
 //
 //   G(t) = (1 - lambda) v(t) + lambda G(t + 1),   G(plies) = the game's result
 //
-// (Sutton and Barto 2018, section 12.1, with the value that was searched in place of the one that
-// was predicted). lambda = 1 is the result alone, as in AlphaGo Zero. `values` are for the first
-// player too.
+// (Sutton and Barto 2018, section 12.1, with the searched value in place of the predicted one).
+// lambda = 1 gives the result alone, as in AlphaGo Zero. `values` are for the first player too.
 inline void lambda_returns(std::span<float> values, double lambda, int result) {
   double next = result;
   for (float& value : values | std::views::reverse) {
@@ -29,14 +28,14 @@ inline void lambda_returns(std::span<float> values, double lambda, int result) {
   }
 }
 
-// Which targets a row has beside policy and value; what the game does not offer is left out.
+// Targets of a row besides policy and value. Those that the game does not offer are left out.
 struct AuxiliaryTargets {
-  // The policy target of the next ply, where the opponent moved there after a full search (Wu 2019,
-  // arXiv 1902.10565, section 3.4). Where the same player moves again there is none: that would be
-  // another thing to learn, and the network cannot see which of the two it is asked for.
+  // The policy target of the next ply, if the opponent moved there after a full search (Wu 2019,
+  // arXiv 1902.10565, section 3.4). If the same player moves again there is none. That would be
+  // another thing to learn, and the network cannot see which of the two it should predict.
   bool opponent_policy = false;
 
-  // What the terminal position tells (the same, section 4.1), unless a player resigned.
+  // Targets from the terminal position (Wu 2019, section 4.1), unless a player resigned.
   bool final_planes = false;
   bool final_score = false;
 };
@@ -47,20 +46,20 @@ struct TrainingBatch {
   std::span<float> policy_targets;       // [batch, num_actions] zeros on entry
   std::span<float> value_targets;        // [batch] for the player to move
 
-  // Where a row comes from; empty unless asked for.
+  // Where each row comes from; empty unless requested.
   std::span<std::int32_t> plies = {};         // [batch]
   std::span<std::int32_t> game_lengths = {};  // [batch] plies
   std::span<std::int64_t> game_indices = {};  // [batch] counted from the first game ever added
-  std::span<float> results = {};              // [batch] of its game, for the player to move
+  std::span<float> results = {};              // [batch] of the row's game, for the player to move
 
   // In the order of AuxiliaryTargets, for the player to move; kNoTarget where a row has none. Empty
-  // unless asked for.
+  // unless requested.
   std::span<float> auxiliary_targets = {};  // [batch, auxiliary_width]
 };
 
 inline constexpr float kNoTarget = std::numeric_limits<float>::quiet_NaN();
 
-// Only ratios matter for a policy: weights beyond 16 bits are halved until they fit.
+// Halves weights beyond 16 bits until they fit: only ratios matter for a policy.
 inline void append_scaled(std::span<const std::int32_t> weights,
                           std::pmr::vector<std::uint16_t>& scaled) {
   std::int32_t largest = std::ranges::max(weights);
@@ -71,15 +70,15 @@ inline void append_scaled(std::span<const std::int32_t> weights,
   }
 }
 
-// What a game's terminal position tells beside the result, for the first player; nothing where a
-// player resigned.
+// What a game's terminal position tells besides the result, for the first player. Empty if a player
+// resigned.
 struct Ending {
   std::pmr::vector<std::int8_t> planes = {};  // [planes, points]
   float score = kNoTarget;
 };
 
-// The targets that endings give, of those asked for the ones that the game offers: first the
-// planes, then the score.
+// Targets from a game's end: first the planes, then the score. Only requested ones that the game
+// offers.
 template <Game G>
 class EndingTargets {
  public:
@@ -88,7 +87,7 @@ class EndingTargets {
         plane_points_(planes ? rules.shape().num_final_planes * rules.points() : 0),
         has_score_(score && rules.shape().has_final_score) {}
 
-  // How many numbers are the targets of one row.
+  // Number of targets in one row.
   int width() const { return plane_points_ + (has_score_ ? 1 : 0); }
 
   Ending read(const G& terminal) const {
@@ -101,7 +100,7 @@ class EndingTargets {
     return ending;
   }
 
-  // The targets [width] for a player, under a symmetry; kNoTarget where the ending tells nothing.
+  // Writes the targets [width] for a player, under a symmetry; kNoTarget where the ending has none.
   void write(const Ending& ending, Player player, int symmetry, std::span<float> targets) const {
     std::ranges::fill(targets, kNoTarget);
     const float sign = player == kFirstPlayer ? 1.0f : -1.0f;

@@ -19,11 +19,10 @@ using EdgeId = std::uint32_t;
 inline constexpr NodeId kRoot = 0;
 inline constexpr NodeId kUnexpanded = UINT32_MAX;
 
-// What is known for certain of a node, for the player to move there. The results stand in ascending
-// order.
+// What is certain about a node, for the player to move there. The results are in ascending order.
 enum class Proof : std::uint8_t {
-  kNone,     // neither of the node nor of a child
-  kOfChild,  // of some children only
+  kNone,     // nothing about the node or a child
+  kOfChild,  // something about a child, nothing about the node
   kLoss,
   kDraw,
   kWin,
@@ -31,7 +30,7 @@ enum class Proof : std::uint8_t {
 
 // A node is a position whose prediction is known, or one whose value the rules know: a terminal
 // one, or one that the next action decides. It owns a run of edges, one per legal action in
-// ascending order; one whose value the rules know has none. Node 0 is the root.
+// ascending order. A node whose value the rules know has none. Node 0 is the root.
 //
 //   node    first_edge  edge_count            edge   action  visit_count  child
 //   0       0           3            ------>  0      2       5            1
@@ -39,26 +38,26 @@ enum class Proof : std::uint8_t {
 //                                      |      2      7       1            2
 //                                      '--->  3      0       ...
 //
-// The visits of a node's edges sum to the visits of the edge that leads to it, less the one that
+// The visits of a node's edges sum to the visits of the edge that leads to it, minus the one that
 // created the node. Every visit adds at most one node, so a search that stops at n visits of its
 // root needs at most n + 1 nodes.
 class Tree {
  public:
   // Columns by node: [num_nodes].
   std::vector<EdgeId> first_edge;
-  std::vector<std::uint16_t> edge_count;  // 0: the rules know its value
-  std::vector<float> value;               // network's or the rules', for the player to move here
+  std::vector<std::uint16_t> edge_count;  // 0: the rules know the value
+  std::vector<float> value;  // from the network or the rules, for the player to move here
   std::vector<Player> to_play;
   std::vector<float> visited_prior;  // prior mass of the edges visited so far
   std::vector<Proof> proof;
 
-  // Columns by edge: [num_edges], readable kLanes further.
+  // Columns by edge: [num_edges], with kLanes more readable entries.
   std::vector<Action> action;
-  std::vector<float> prior;  // the network's, without noise
+  std::vector<float> prior;  // from the network, without noise
   std::vector<std::int32_t> visit_count;
   std::vector<float> value_sum;  // for the player to move at the parent
   std::vector<NodeId> child;
-  std::vector<std::uint16_t> leaves_out;  // selected, not backed up yet
+  std::vector<std::uint16_t> leaves_out;  // in flight: selected, not backed up yet
 
   // Bytes of one node and of one edge in the columns above.
   static constexpr std::size_t kNodeBytes =
@@ -72,7 +71,7 @@ class Tree {
   std::uint32_t num_edges() const { return num_edges_; }
   bool is_empty() const { return num_nodes_ == 0; }
 
-  // Memory held, used or not.
+  // Allocated memory, used or not.
   std::size_t node_bytes() const { return first_edge.capacity() * kNodeBytes; }
   std::size_t edge_bytes() const { return action.capacity() * kEdgeBytes; }
 
@@ -96,8 +95,8 @@ class Tree {
   // Appends a node whose value the rules know.
   NodeId add_known(float node_value, Player player) { return append_node(0, node_value, player); }
 
-  // Replaces `target` by the subtree under `node`, which becomes its root. Nodes are laid out
-  // breadth first: what is visited most lies together.
+  // Replaces `target` with the subtree under `node`, which becomes its root. Nodes are laid out
+  // breadth first, so that the most visited ones lie together.
   void copy_subtree(NodeId node, Tree& target) const {
     target.clear();
     target.copy_node(*this, node);
@@ -107,7 +106,7 @@ class Tree {
     }
   }
 
-  // Whether the node's result is known for certain.
+  // Whether the node's result is certain.
   bool is_proven(NodeId node) const { return proof[node] >= Proof::kLoss; }
 
   // A proven node's result, for the player to move there.
@@ -137,7 +136,7 @@ class Tree {
     return node;
   }
 
-  // Children keep the ids they have in `source` until copy_subtree comes to them.
+  // Children keep their ids in `source` until copy_subtree reaches them.
   NodeId copy_node(const Tree& source, NodeId old_node) {
     const std::uint32_t edges = source.edge_count[old_node];
     const NodeId node = append_node(edges, source.value[old_node], source.to_play[old_node]);
@@ -164,8 +163,8 @@ class Tree {
     grow(more, action, prior, visit_count, value_sum, child, leaves_out);
   }
 
-  // Lengthens columns. A tree grows once and serves many searches, so room that none of them needs
-  // costs more than the copies do; `reserve` keeps `resize` from doubling the memory.
+  // Lengthens columns. A tree grows once and serves many searches, so unneeded room costs more than
+  // copying. `reserve` keeps `resize` from doubling the memory.
   template <class... Columns>
   static void grow(std::size_t more, Columns&... columns) {
     const auto lengthen = [more](auto& column) {
@@ -175,7 +174,7 @@ class Tree {
     (lengthen(columns), ...);
   }
 
-  static constexpr std::size_t kGrowth = 8;  // by an eighth at a time
+  static constexpr std::size_t kGrowth = 8;  // grow by an eighth at a time
 
   std::uint32_t num_nodes_ = 0;
   std::uint32_t num_edges_ = 0;

@@ -1,4 +1,4 @@
-// What trees hold and weigh, for an engine's statistics.
+// Sizes and memory of trees, for an engine's statistics.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace zerofleet {
 
-// The memory of a tree whose nodes do not count: it lends its memory to others.
+// Adds only the memory of a tree: one that lends its memory to others has no nodes that count.
 inline void add_memory(EngineStatistics& counts, const Tree& tree) {
   counts.node_bytes += static_cast<std::int64_t>(tree.node_bytes());
   counts.edge_bytes += static_cast<std::int64_t>(tree.edge_bytes());

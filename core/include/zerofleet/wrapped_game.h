@@ -16,7 +16,7 @@
 
 namespace zerofleet {
 
-// A position of a fixed game, or of one like it whose sizes are known at run time only.
+// A position of a fixed game, or of a similar one whose sizes are known only at run time.
 template <class G>
 class WrappedState final : public DynamicState {
  public:
@@ -87,7 +87,7 @@ class WrappedRules final : public DynamicRules {
   G start_;
 };
 
-// Any rules behind virtual calls; those that are already stay as they are.
+// Puts any rules behind virtual calls; rules that already are stay as they are.
 template <FixedGame G>
 DynamicGame to_dynamic(const FixedRules<G>& rules) {
   return DynamicGame(rules.name(), std::make_shared<WrappedRules<G>>(rules.start()));

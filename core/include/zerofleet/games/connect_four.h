@@ -1,4 +1,4 @@
-// Connect Four: discs fall in 7 columns of 6; four in a row win.
+// Connect Four on 7 columns of 6 cells: discs fall, and four in a row win.
 #pragma once
 
 #include <array>
@@ -12,11 +12,11 @@
 
 namespace zerofleet {
 
-// An action is a column, 0 at the left. Point `7 * row + column`; row 0 is the top. Observed are
-// the discs of the player to move, the opponent's, and the side to move (all ones when that is the
+// An action is a column, 0 at the left. A point is `7 * row + column`; row 0 is the top. The planes
+// are the discs of the player to move, the opponent's discs, and the side to move (all ones for the
 // second player).
 //
-// Discs are bits `8 * height + column` of a word, height 0 at the bottom: the eighth column is
+// Discs are bits `8 * height + column` of a word, with height 0 at the bottom. The eighth column is
 // always empty, so that shifted lines cannot wrap around the board's edge.
 class ConnectFour {
  public:
@@ -63,7 +63,7 @@ class ConnectFour {
             PlaneType::filled(player == kSecondPlayer)};
   }
 
-  // Discs of a player in the layout described above.
+  // A player's discs in the layout described above.
   constexpr std::uint64_t discs(Player player) const { return discs_[player]; }
 
   // Number of discs in a column.

@@ -17,19 +17,20 @@
 
 namespace zerofleet {
 
-// The first player has the black stones. Action and point `kSize * row + column`, row 0 at the top;
-// action `kSize * kSize` is the pass. A game ends with two passes in a row or after `max_length`
-// plies. No move on the board may lead to a position that the game has been through, with
-// either player to move (positional superko, by 64-bit hashes); a pass is always legal. Scored is
-// the area.
+// The first player has the black stones. An action and a point are `kSize * row + column`, row 0 at
+// the top; action `kSize * kSize` is the pass. A game ends after two passes in a row or after
+// `max_length` plies. No move on the board may repeat a position of the game, whoever is to move
+// (positional superko, by 64-bit hashes); a pass is always legal. The score is the area.
 //
-// Observed is what AlphaGo Zero saw (Silver et al. 2017, Methods, "Neural network architecture"):
-// with X the stones of the player to move and Y the opponent's, the planes X_t, Y_t, X_{t-1},
-// Y_{t-1}, ..., X_{t-7}, Y_{t-7}, C. Time counts plies, passes too; before the start the board is
-// empty; C is all ones when Black is to move. With GoObservation::kLiberties there follow, of the
-// planes of Silver et al. 2016 and Wu 2019 (appendix A.1) those that take a network many layers to
-// find: X's stones in chains of 1, of 2 and of 3 liberties, the same of Y, and the empty points
-// where the player to move may not play because the position was there before (ko).
+// The first planes are AlphaGo Zero's (Silver et al. 2017, Methods, "Neural network architecture").
+// With X the stones of the player to move and Y the opponent's, they are X_t, Y_t, X_{t-1},
+// Y_{t-1}, ..., X_{t-7}, Y_{t-7}, C. Time counts plies, including passes; before the start the
+// board is empty. C is all ones if Black is to move.
+//
+// GoObservation::kLiberties adds planes of Silver et al. 2016 and Wu 2019 (appendix A.1) that take
+// a network many layers to find. They are X's stones in chains of 1, of 2 and of 3 liberties, and
+// the same of Y. The last one has the empty points where the player to move may not play because it
+// would repeat a position (ko).
 template <int kSize, GoObservation kObservation = GoObservation::kHistory>
 class Go {
   static_assert(kSize >= 2 && kSize <= 19);
@@ -43,7 +44,7 @@ class Go {
   static constexpr int kMaxLength = std::max(2 * kSize * kSize, 64);
   static constexpr int kNumSymmetries = 8;
   static constexpr int kHistory = 8;           // boards in an observation
-  static constexpr int kCountedLiberties = 3;  // chains with more look alike
+  static constexpr int kCountedLiberties = 3;  // chains with more liberties look the same
   static constexpr int kHistoryPlanes = 2 * kHistory + 1;
   static constexpr int kPlanes =
       kHistoryPlanes + (kObservation == GoObservation::kLiberties ? 2 * kCountedLiberties + 1 : 0);
@@ -52,15 +53,15 @@ class Go {
   using Board = GoBoard<kSize, kSize>;
   using Points = typename Board::Points;
 
-  // Komi 7.5, or as many points as the board has; suicide is allowed; twice as many plies as
-  // points.
+  // Komi 7.5, or the board's number of points if that is smaller; suicide allowed; at most twice as
+  // many plies as points.
   static constexpr GoRules default_rules() {
     return {std::min(7.5f, static_cast<float>(kPass)), true, 2 * kPass};
   }
 
   Go() : Go(default_rules()) {}
 
-  // Throws std::invalid_argument for a komi that is no multiple of 0.5 or exceeds the number of
+  // Throws std::invalid_argument for a komi that is not a multiple of 0.5 or exceeds the number of
   // points, and for a max_length outside 1..kMaxLength.
   explicit Go(const GoRules& rules) {
     check_go_rules(rules, kPass, kMaxLength);
@@ -79,13 +80,13 @@ class Go {
 
   const Board& board() const { return board_; }
 
-  // By player, the points of the area if the game ended here.
+  // Points of each player's area if the game ended here, by player.
   std::array<Points, 2> area() const { return board_.area(); }
 
-  // Black's points less White's if the game ended here, komi included.
+  // Black's points minus White's if the game ended here, including komi.
   float score() const { return 0.5f * static_cast<float>(half_score()); }
 
-  // Of each point, whose area it is in if the game ended here.
+  // Owner of each point's area if the game ended here: +1 Black, -1 White, 0 neither.
   std::array<std::int8_t, kPass> final_planes() const {
     const auto [black, white] = area();
     std::array<std::int8_t, kPass> owners;
@@ -96,7 +97,7 @@ class Go {
   }
   float final_score() const { return score(); }
 
-  // Covers all that an observation shows or legal actions depend on.
+  // Covers everything that an observation shows or that legal actions depend on.
   std::uint64_t hash() const {
     std::uint64_t sum = static_cast<std::uint64_t>(passes_ << 2 | is_terminal() << 1 | to_play());
     std::uint64_t salt = 0;
@@ -121,7 +122,7 @@ class Go {
     return actions;
   }
 
-  // The second pass in a row, or whatever is played at last.
+  // The second pass in a row, or any action at the last ply.
   ActionList<kNumActions> ending_actions() const {
     if (ply_ + 1 == max_length_) return legal_actions();
     ActionList<kNumActions> actions{};
@@ -236,13 +237,13 @@ class Go {
     return (suicide_ || !outcome.is_suicide) && !seen_.contains(outcome.hash);
   }
 
-  // Points that need no look: a move with an empty neighbour is no suicide, and then it leads to a
-  // position with its stone in it: a new one if the player never held the point before.
+  // Points that are legal without a closer look. A move with an empty neighbour is not suicide, so
+  // its stone stays. The position is new if the player never had a stone on that point.
   Points surely_playable(const Points& empty) const {
     return empty.neighbours().without(once_held_[to_play()]);
   }
 
-  // The empty points where the player to move may put a stone; none when the game has ended.
+  // Empty points where the player to move may put a stone; none after the end of the game.
   Points legal_points() const {
     if (is_terminal()) return {};
     Points legal = board_.empty_points();
@@ -252,7 +253,7 @@ class Go {
     return legal;
   }
 
-  // The empty points where only repetition forbids a move.
+  // Empty points where only repetition forbids a move.
   Points repeating_points() const {
     Points repeating;
     const Points empty = board_.empty_points();
@@ -272,11 +273,11 @@ class Go {
   Board board_;
   SeenPositions<kMaxLength + 1> seen_;     // the start and the boards after moves
   std::array<Moment, kHistory> recent_{};  // by ply % kHistory; the last boards
-  std::array<Points, 2> once_held_{};      // by player; points where a stone stood at some time
+  std::array<Points, 2> once_held_{};      // by player; points where a stone ever stood
   std::int16_t half_komi_;
   std::int16_t max_length_;
   std::int16_t ply_ = 0;
-  std::uint8_t passes_ = 0;  // in a row, just before
+  std::uint8_t passes_ = 0;  // the latest passes in a row
   bool suicide_;
   std::int8_t result_ = 0;
 };

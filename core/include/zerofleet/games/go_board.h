@@ -10,17 +10,18 @@
 
 namespace zerofleet {
 
-// What stands on a point where no stone does.
+// Colour of a point without a stone.
 inline constexpr Player kNoStone = -1;
 
-// Knows nothing of turns, repetition or komi: either colour may move at any time. Two boards are
-// equal when the same stones stand on them.
+// Does not know turns, repetition or komi: either colour may move at any time. Two boards are equal
+// if they have the same stones.
 //
-// The stones of a chain form a ring, and one of them, the head, stands for the chain. The head
+// The stones of a chain form a ring, and one of them, the head, represents the chain. The head
 // holds the chain's liberties as one word of three sums over all pairs of a stone and an empty
-// neighbour of it: 1 (bits 0 to 10), the neighbour's point (bits 11 to 30) and the point's square
-// (bits 31 to 58). A stone changes the word by additions alone, and the chain has a single liberty
-// exactly when pairs * squares == points^2, the case of equality in Cauchy's inequality.
+// neighbour. The sums are of 1 (bits 0 to 10), of the neighbour's point (bits 11 to 30) and of the
+// point's square (bits 31 to 58). So a stone changes the word by additions alone. A chain has a
+// single liberty exactly if pairs * squares == points^2, the case of equality in Cauchy's
+// inequality.
 template <int kRows, int kColumns>
 class GoBoard {
   static_assert(kRows >= 1 && kColumns >= 1 && kRows * kColumns <= 361);
@@ -29,7 +30,7 @@ class GoBoard {
   static constexpr int kPoints = kRows * kColumns;
   using Points = GoPoints<kRows, kColumns>;
 
-  // What a move would lead to.
+  // Result of a move.
   struct Outcome {
     std::uint64_t hash;  // of the board after the move and its captures
     bool is_suicide;     // the move would remove its own chain
@@ -51,10 +52,11 @@ class GoBoard {
     return kBoard.without(stones_[0] | stones_[1]);
   }
 
-  // Whether the chain of the stone on this point has a liberty; only `put` leaves chains without.
+  // Whether the chain of the stone on this point has a liberty. Only `put` leaves a chain without
+  // one.
   constexpr bool has_liberty(int point) const { return liberties_[head_[point]] != 0; }
 
-  // The liberties of the chain of the stone on this point, by a walk along the chain.
+  // Liberties of the chain of the stone on this point, found by walking along the chain.
   constexpr Points liberties(int point) const {
     Points found;
     int stone = point;
@@ -82,7 +84,7 @@ class GoBoard {
     });
   }
 
-  // What a stone of `colour` on an empty point would lead to.
+  // Result of a stone of `colour` on an empty point.
   constexpr Outcome outcome(int point, Player colour) const {
     const GoNeighbours& around = neighbours(point);
     bool survives = false;
@@ -108,14 +110,14 @@ class GoBoard {
     return {hash_ ^ removed, true};
   }
 
-  // Whether the rules allow the move as far as the board alone can tell: not repetition. Takes any
-  // point of the board.
+  // Whether the move is legal as far as the board alone can tell, that is without the rule against
+  // repetition. Takes any point of the board.
   constexpr bool would_be_legal(int point, Player colour, bool suicide_allowed) const {
     return at(point) == kNoStone && (suicide_allowed || !outcome(point, colour).is_suicide);
   }
 
   // Puts a stone on an empty point, then removes opposing chains without liberties, then its own
-  // chain if that has none.
+  // chain if it has none.
   constexpr void play(int point, Player colour) {
     put(point, colour);
     for (const int near : neighbours(point)) {
@@ -124,7 +126,7 @@ class GoBoard {
     if (!has_liberty(point)) remove_chain(point);
   }
 
-  // Puts a stone on an empty point and removes nothing: for setting up a board.
+  // Puts a stone on an empty point and removes nothing. Used to set up a board.
   constexpr void put(int point, Player colour) {
     colour_[point] = colour;
     stones_[colour].set(point);
@@ -143,9 +145,8 @@ class GoBoard {
     }
   }
 
-  // By player, the points that count in area scoring: the stones, and the empty points from which
-  // a walk over empty points reaches this player's stones and no others (Tromp-Taylor rules 3 and
-  // 9).
+  // Each player's points in area scoring, by player. They are the stones, and the empty points from
+  // which paths over empty points reach only this player's stones (Tromp-Taylor rules 3 and 9).
   constexpr std::array<Points, 2> area() const {
     const Points first = reached_by(kFirstPlayer);
     const Points second = reached_by(kSecondPlayer);
@@ -176,7 +177,7 @@ class GoBoard {
     return pairs * squares == points * points;
   }
 
-  // Whether no neighbour before this one belongs to the same chain.
+  // Whether no earlier neighbour belongs to the same chain.
   constexpr bool is_new_chain(const GoNeighbours& around, int index) const {
     for (int earlier = 0; earlier < index; ++earlier) {
       if (head_[around[earlier]] == head_[around[index]]) return false;
@@ -238,7 +239,7 @@ class GoBoard {
   }
 
   std::array<Points, 2> stones_{};                  // by player
-  std::array<std::uint64_t, kPoints> liberties_{};  // by point; of chains, at their heads
+  std::array<std::uint64_t, kPoints> liberties_{};  // by point; valid at the heads of chains
   std::array<std::int16_t, kPoints> head_{};        // by point; kNoHead where no stone stands
   std::array<std::int16_t, kPoints> next_{};        // by point; the next stone of the ring
   std::array<Player, kPoints> colour_{};            // by point; kNoStone where no stone stands

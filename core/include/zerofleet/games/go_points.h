@@ -9,8 +9,8 @@
 
 namespace zerofleet {
 
-// A set of points `kColumns * row + column`: a plane of the observation, with what the rules of Go
-// do with sets.
+// A set of points `kColumns * row + column`: a plane of the observation, with the set operations
+// that Go needs.
 template <int kRows, int kColumns>
 class GoPoints : public Plane<kRows * kColumns> {
   using PlaneType = Plane<kRows * kColumns>;
@@ -53,7 +53,7 @@ class GoPoints : public Plane<kRows * kColumns> {
       points.words_[word] = words_[word] | other.words_[word];
     return points;
   }
-  // The points of this set that are not in the other.
+  // Points of this set that are not in the other.
   constexpr GoPoints without(const GoPoints& other) const {
     GoPoints points;
     for (int word = 0; word < kWords; ++word) {
@@ -62,7 +62,7 @@ class GoPoints : public Plane<kRows * kColumns> {
     return points;
   }
 
-  // The points that have a neighbour in the set.
+  // Points that have a neighbour in the set.
   constexpr GoPoints neighbours() const {
     constexpr GoPoints kBoard = all();
     constexpr GoPoints kFirst = column(0);
@@ -130,8 +130,8 @@ inline constexpr auto kGoNeighbours = [] {
   return table;
 }();
 
-// [player][point]; the hash of a board is the exclusive or of its stones' keys (Zobrist 1970), 0
-// for the empty board. The keys are the stream of SplitMix64.
+// [player][point]. The hash of a board is the exclusive or of its stones' keys (Zobrist 1970); it
+// is 0 for the empty board. The keys come from a SplitMix64 stream.
 template <int kPoints>
 inline constexpr auto kGoKeys = [] {
   std::array<std::array<std::uint64_t, kPoints>, 2> keys{};

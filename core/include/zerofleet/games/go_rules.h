@@ -1,4 +1,4 @@
-// The settings of a game of Go, and what a network is shown of it.
+// Settings of a game of Go, and the planes that a network sees.
 #pragma once
 
 #include <cmath>
@@ -7,7 +7,7 @@
 
 namespace zerofleet {
 
-// history: what AlphaGo Zero saw; liberties: that, and what chains and repetition allow (Go).
+// kHistory: AlphaGo Zero's planes. kLiberties: also planes of liberties and ko (see Go).
 enum class GoObservation { kHistory, kLiberties };
 
 struct GoRules {
@@ -18,8 +18,8 @@ struct GoRules {
   bool operator==(const GoRules&) const = default;
 };
 
-// Throws std::invalid_argument for rules that a board of `points` points, whose games have room for
-// `capacity` plies, cannot be played by.
+// Throws std::invalid_argument for rules that do not suit a board of `points` points whose games
+// hold `capacity` plies.
 inline void check_go_rules(const GoRules& rules, int points, int capacity) {
   const float half_points = 2.0f * rules.komi;
   if (!(std::abs(rules.komi) <= static_cast<float>(points)) ||

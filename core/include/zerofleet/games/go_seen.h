@@ -1,4 +1,4 @@
-// The positions that a game has been through, by hash.
+// Positions that a game has been through, by hash.
 #pragma once
 
 #include <algorithm>
@@ -8,8 +8,8 @@
 
 namespace zerofleet {
 
-// Holds up to `kCapacity` hashes in the order of their insertion. A Bloom filter (1970) of two bits
-// per hash answers most of the questions after hashes that are not there; a scan answers the rest.
+// Holds up to `kCapacity` hashes in insertion order. A Bloom filter (1970) of two bits per hash
+// answers most queries for absent hashes; a scan answers the rest.
 template <int kCapacity>
 class SeenPositions {
  public:
@@ -22,7 +22,7 @@ class SeenPositions {
     for (const int bit : bits_of(hash)) {
       if (!((filter_[bit / 64] >> (bit % 64)) & 1)) return false;
     }
-    // The latest first: a suicide of one stone leads back to it.
+    // Start with the latest: a suicide of one stone leads back to it.
     for (int index = size_ - 1; index >= 0; --index) {
       if (hashes_[index] == hash) return true;
     }
@@ -37,7 +37,7 @@ class SeenPositions {
   }
 
  private:
-  // A power of two, at least 8 bits per hash: with all places taken 1 in 20 questions is scanned.
+  // A power of two, at least 8 bits per hash: with all entries used, 1 query in 20 needs a scan.
   static constexpr int kFilterBits = static_cast<int>(std::bit_ceil(8u * kCapacity));
 
   static constexpr std::array<int, 2> bits_of(std::uint64_t hash) {

@@ -17,16 +17,16 @@
 
 namespace zerofleet {
 
-// The board of an m,n,k game chosen at run time. Action and point `columns * row + column`; row 0
-// is the top. A square board has the eight symmetries of `dihedral_point`; any other has the first
-// four of them, which do not transpose.
+// The board of an m,n,k game chosen at run time. An action and a point are `columns * row +
+// column`; row 0 is the top. A square board has the eight symmetries of `dihedral_point`. Any other
+// board has the first four, which do not transpose.
 class RunTimeSizes {
  public:
   static constexpr int kLongestSide = 19;
   static constexpr int kCapacity = kLongestSide * kLongestSide;  // points of the largest board
 
-  // Throws std::invalid_argument for a side outside 1..19, or a row to win that is shorter than 1
-  // or longer than the longer side.
+  // Throws std::invalid_argument for a side outside 1..19, or for a winning row shorter than 1 or
+  // longer than the longer side.
   constexpr RunTimeSizes(int columns, int rows, int in_a_row)
       : columns_(checked("columns", columns, kLongestSide)),
         rows_(checked("rows", rows, kLongestSide)),
@@ -52,13 +52,13 @@ class RunTimeSizes {
     return symmetric_point(action, symmetry);
   }
 
-  // A letter for the column (every letter, "i" too), then the row counted from the bottom: "a1" is
-  // the bottom left point, "h8" the middle of 15 x 15.
+  // A letter for the column (every letter, including "i"), then the row counted from the bottom:
+  // "a1" is the bottom left point, "h8" the middle of 15 x 15.
   std::string action_to_string(Action action) const {
     return static_cast<char>('a' + action % columns_) + std::to_string(rows_ - action / columns_);
   }
 
-  // Reads capitals too.
+  // Accepts capitals too.
   std::optional<Action> string_to_action(std::string_view text) const {
     if (text.size() < 2 || text.size() > 3 || text[1] == '0') return std::nullopt;
     const bool capital = text[0] >= 'A' && text[0] <= 'Z';
@@ -88,7 +88,7 @@ class RunTimeSizes {
   std::int8_t in_a_row_;
 };
 
-// The same board with its sizes known to the compiler, and with the constants of a `Game`.
+// The same board with sizes known at compile time, and with the constants of a `Game`.
 template <int kM, int kN, int kK>
 struct FixedSizes {
   static constexpr RunTimeSizes kSizes{kM, kN, kK};
@@ -123,9 +123,9 @@ struct FixedSizes {
   constexpr bool operator==(const FixedSizes&) const = default;
 };
 
-// Longer rows win as well (freestyle); a full board without one is a draw. Observed are the stones
-// of the player to move, the opponent's, and the side to move (all ones when that is the second
-// player). `Sizes` is FixedSizes or RunTimeSizes, whose members a position has too.
+// Longer rows also win (freestyle). A full board without a winning row is a draw. The planes are
+// the stones of the player to move, the opponent's stones, and the side to move (all ones for the
+// second player). `Sizes` is FixedSizes or RunTimeSizes; a position has its members too.
 template <class Sizes>
 class MnkPosition : public Sizes {
  public:
@@ -137,7 +137,7 @@ class MnkPosition : public Sizes {
   static constexpr bool kIsFixed = std::is_empty_v<Sizes>;
   static constexpr int kCapacity = Sizes::kCapacity;
 
-  // The start.
+  // The start position.
   constexpr MnkPosition()
     requires kIsFixed
       : MnkPosition(Sizes{}) {}
@@ -149,7 +149,7 @@ class MnkPosition : public Sizes {
   constexpr int result() const { return result_; }
   constexpr bool is_terminal() const { return result_ != 0 || ply_ == num_actions(); }
 
-  // Stones and sizes; the stones tell the player to move.
+  // Covers the stones and the sizes. The stones tell the player to move.
   constexpr std::uint64_t hash() const { return hash_; }
 
   constexpr bool is_legal(int action) const {
@@ -169,7 +169,7 @@ class MnkPosition : public Sizes {
     return actions;
   }
 
-  // What completes a row, or the last point.
+  // Actions that complete a row, or the last empty point.
   constexpr ActionList<kCapacity> ending_actions() const {
     const ActionList<kCapacity> actions = legal_actions();
     if (actions.size() == 1) return actions;
@@ -198,7 +198,7 @@ class MnkPosition : public Sizes {
   }
 
   // Writes the packed observation, ceil(3 * num_actions / 8) bytes: planes, then rows, then
-  // columns, most significant bit first. Bits of the last byte that stand for no point are zero.
+  // columns, most significant bit first. Unused bits of the last byte are zero.
   constexpr void write_observation(std::span<std::uint8_t> packed) const {
     std::array<std::uint64_t, (3 * kCapacity + 63) / 64 + 1> stream{};
     const Player player = to_play();
@@ -239,12 +239,12 @@ class MnkPosition : public Sizes {
   constexpr bool operator==(const MnkPosition&) const = default;
 
  private:
-  // The bits of a word of stones that stand for points of the board.
+  // Bits of a word of stones that stand for points of the board.
   constexpr std::uint64_t points_of_word(int word) const {
     return ~std::uint64_t{0} >> std::max(0, 64 * (word + 1) - num_actions());
   }
 
-  // Only a row through the last stone can be new.
+  // Checks rows through the last stone only: no other row can be new.
   constexpr bool completes_row(const Plane<kCapacity>& stones, int last) const {
     struct Step {
       int column;

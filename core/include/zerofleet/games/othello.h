@@ -1,4 +1,4 @@
-// Othello on 8 x 8: enclosed discs change sides; the player with more at the end wins.
+// Othello on 8 x 8: enclosed discs change sides; the player with more discs at the end wins.
 #pragma once
 
 #include <array>
@@ -15,15 +15,17 @@
 
 namespace zerofleet {
 
-// Action and point `8 * row + column`; row 0 is the top. Action 64 passes: it is the only legal
-// action of a player who cannot flip a disc while the opponent can, and it counts as a ply. The
-// game ends when neither can. Black is the first player. Observed are the discs of the player to
-// move, the opponent's, the side to move (all ones when that is the second player), and the squares
-// where each of them, the player to move first, could place a disc. A network needs many layers to
-// find these, since a disc may enclose six others in a row.
+// An action and a point are `8 * row + column`; row 0 is the top. Action 64 passes and counts as a
+// ply. It is the only legal action of a player who cannot flip a disc while the opponent can. The
+// game ends when neither player can. Black is the first player.
 //
-// A symmetry keeps the rules, not always the start: 1, 2 and the two quarter turns exchange the
-// colours of the four discs there, so the images of a game under those begin elsewhere.
+// The planes are the discs of the player to move, the opponent's discs, and the side to move (all
+// ones for the second player). Two more show the squares where the player to move and the opponent
+// could place a disc. A network needs many layers to find these, since a disc may enclose six
+// others in a row.
+//
+// A symmetry keeps the rules, but not always the start. Symmetries 1, 2 and the two quarter turns
+// exchange the colours of the four discs there, so they map a game to one that begins elsewhere.
 class Othello {
  public:
   static constexpr std::string_view kName = "othello";
@@ -34,16 +36,16 @@ class Othello {
   static constexpr int kPlanes = 5;
   static constexpr int kFinalPlanes = 1;
   static constexpr int kNumSymmetries = 8;
-  // 60 squares are empty at the start, and a disc follows every pass: a pass needs an opponent who
-  // can place one.
+  // 60 squares are empty at the start. A disc follows every pass, because a pass needs an opponent
+  // who can place one.
   static constexpr int kMaxLength = 2 * 60;
 
-  // The start: d4 and e5 are White's, d5 and e4 Black's.
+  // The start: d4 and e5 are White's, d5 and e4 are Black's.
   constexpr Othello() : Othello(0x0000000810000000, 0x0000001008000000, kFirstPlayer) {}
 
-  // Any position; bit p of a word is point p. `ply` becomes the least that the number of discs and
-  // the player to move allow. Throws std::invalid_argument for fewer than four discs, or two on
-  // one square.
+  // Any position; bit p of a word is point p. `ply` becomes the smallest one that fits the number
+  // of discs and the player to move. Throws std::invalid_argument for fewer than four discs, or for
+  // two on one square.
   constexpr Othello(std::uint64_t black, std::uint64_t white, Player to_play)
       : discs_{black, white} {
     const int placed = std::popcount(black | white) - 4;
@@ -69,7 +71,7 @@ class Othello {
     return (lead > 0) - (lead < 0);
   }
 
-  // Of each square, whose disc lies there; and how many discs Black has more than White.
+  // Owner of each square's disc. `final_score` is Black's lead in discs.
   constexpr std::array<std::int8_t, kPass> final_planes() const {
     std::array<std::int8_t, kPass> owners{};
     for (int point = 0; point < kPass; ++point) {
@@ -82,7 +84,7 @@ class Othello {
     return static_cast<float>(std::popcount(discs_[0]) - std::popcount(discs_[1]));
   }
 
-  // Passes separate the player to move from the number of discs, so the hash names the player.
+  // The hash covers the player to move, because passes make it independent of the number of discs.
   constexpr std::uint64_t hash() const {
     const std::uint64_t bits = mix_bits(mix_bits(discs_[0] + 1) ^ discs_[1]);
     return to_play() == kFirstPlayer ? bits : ~bits;
@@ -124,7 +126,7 @@ class Othello {
             PlaneType(placements_), PlaneType(placements(opponent, own))};
   }
 
-  // Discs of a player; bit p is point p.
+  // A player's discs; bit p is point p.
   constexpr std::uint64_t discs(Player player) const { return discs_[player]; }
 
   static constexpr int symmetric_point(int point, int symmetry) {
@@ -139,7 +141,7 @@ class Othello {
     return action == kPass ? "pass" : square(action);
   }
 
-  // Reads capitals too.
+  // Accepts capitals too.
   static std::optional<Action> string_to_action(std::string_view text) {
     std::string lower(text);
     for (char& letter : lower) {
@@ -168,7 +170,7 @@ class Othello {
   constexpr bool operator==(const Othello&) const = default;
 
  private:
-  // What the eight directions add to a point's number.
+  // Steps in point numbers of the eight directions.
   using Steps = std::integer_sequence<int, 1, 7, 8, 9, -1, -7, -8, -9>;
 
   static constexpr std::string square(int point) {
@@ -185,9 +187,9 @@ class Othello {
     }
   }
 
-  // The opponent's discs that stand in an unbroken row behind any of `starts`. A row that can be
-  // enclosed is at most six long and, unless vertical, has no disc on a side edge: leaving those
-  // out stops every wrapped bit. The row grows as in a parallel prefix: 1, 2, 4, 6 discs.
+  // The opponent's discs in an unbroken row, one step from any of `starts` on. A row that can be
+  // enclosed is at most six long and, unless vertical, has no disc on a side edge. Leaving edge
+  // discs out stops every wrapped bit. The row grows as in a parallel prefix: 1, 2, 4, 6 discs.
   template <int kStep>
   static constexpr std::uint64_t row_behind(std::uint64_t starts, std::uint64_t opponent) {
     constexpr bool kVertical = kStep == kColumns || kStep == -kColumns;
@@ -200,7 +202,7 @@ class Othello {
     return row;
   }
 
-  // The discs that turn over when `disc` is placed.
+  // The discs that flip when `disc` is placed.
   static constexpr std::uint64_t enclosed(std::uint64_t disc, std::uint64_t own,
                                           std::uint64_t opponent) {
     const auto along = [&]<int kStep>(std::integral_constant<int, kStep>) {
@@ -212,7 +214,7 @@ class Othello {
     }(Steps{});
   }
 
-  // The empty squares where the owner of `own` encloses a disc.
+  // Empty squares where the owner of `own` can enclose a disc.
   static constexpr std::uint64_t placements(std::uint64_t own, std::uint64_t opponent) {
     const std::uint64_t ends = [&]<int... kSteps>(std::integer_sequence<int, kSteps...>) {
       return (shift<kSteps>(row_behind<kSteps>(own, opponent)) | ...);
@@ -228,9 +230,9 @@ class Othello {
   }
 
   std::array<std::uint64_t, 2> discs_;  // by player; point p is bit p
-  std::uint64_t placements_ = 0;        // of the player to move; follows from the rest
+  std::uint64_t placements_ = 0;        // for the player to move; derived from the rest
   std::int8_t ply_ = 0;
-  bool must_pass_ = false;  // follows from the rest, too
+  bool must_pass_ = false;  // derived from the rest, too
 };
 
 static_assert(Game<Othello>);

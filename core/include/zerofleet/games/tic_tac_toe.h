@@ -12,8 +12,8 @@
 
 namespace zerofleet {
 
-// Action and point `3 * row + column`; row 0 is the top. Observed are the first player's marks,
-// the second player's, and the side to move (all ones when that is the second player).
+// An action and a point are `3 * row + column`; row 0 is the top. The planes are the first player's
+// marks, the second player's marks, and the side to move (all ones for the second player).
 class TicTacToe {
  public:
   static constexpr std::string_view kName = "tic_tac_toe";
@@ -69,7 +69,7 @@ class TicTacToe {
     return {static_cast<char>('a' + action % 3), static_cast<char>('1' + action / 3)};
   }
 
-  // Reads capitals too.
+  // Accepts capitals too.
   static std::optional<Action> string_to_action(std::string_view text) {
     if (text.size() != 2 || text[1] < '1' || text[1] > '3') return std::nullopt;
     const bool capital = text[0] >= 'A' && text[0] <= 'Z';
