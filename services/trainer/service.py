@@ -24,12 +24,10 @@ from zerofleet.learning.learner import Learner, Team
 from zerofleet.models.model_store import ModelStore, open_store
 from zerofleet.rpc.health import HealthServer
 from zerofleet.service import Pulse, beat, first_of, served_metrics
-from zerofleet.services.trainer.checkpoints import CheckpointFolder
+from zerofleet.services.trainer.checkpoints import CheckpointFolder, TrainerStores, take_over
 from zerofleet.services.trainer.recorder import TensorBoard
-from zerofleet.services.trainer.state import take_over
 from zerofleet.services.trainer.team import ProcessTeam, open_team
 from zerofleet.services.trainer.trainer import Trainer
-from zerofleet.services.trainer.trainer_stores import TrainerStores
 from zerofleet.waiting import StoppedError, Waits
 
 if TYPE_CHECKING:
