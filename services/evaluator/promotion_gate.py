@@ -14,20 +14,12 @@ from typing import Literal
 import structlog
 
 from zerofleet.best_pointer import BestPointer
-from zerofleet.database import (
-    Database,
-    GateRule,
-    Grounds,
-    MatchGame,
-    MatchRow,
-    Promotion,
-    match_seed,
-)
+from zerofleet.database import Database, MatchGame, MatchRow, Promotion, match_seed
 from zerofleet.errors import StaleEpochError, StoreUnavailableError
 from zerofleet.match.play_match import PairQueue, Place, draw_openings, play_match
-from zerofleet.match.verdict import Standing, judge
 from zerofleet.search_configs import match_search
 from zerofleet.services.evaluator.context import EvaluatorContext, Players
+from zerofleet.verdict import GateRule, Grounds, Standing, judge
 from zerofleet.waiting import Waits, awaited
 
 _log = structlog.get_logger()

@@ -3,14 +3,11 @@
 from zerofleet.database.connection import libpq_url, without_password
 from zerofleet.database.database import Database, Summary
 from zerofleet.database.matches import (
-    GateRule,
-    Grounds,
     MatchGame,
     MatchKind,
     MatchRow,
     MatchScore,
     ModelName,
-    Pair,
     PlayerResult,
     RatingPlace,
     RatingRow,
@@ -31,8 +28,6 @@ __all__ = [
     "ExamFigures",
     "ExamRow",
     "GameWindow",
-    "GateRule",
-    "Grounds",
     "Kept",
     "MatchGame",
     "MatchKind",
@@ -41,7 +36,6 @@ __all__ = [
     "ModelName",
     "ModelRow",
     "NewVariant",
-    "Pair",
     "PartitionDrop",
     "PlayerResult",
     "Promotion",

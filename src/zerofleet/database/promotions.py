@@ -9,8 +9,9 @@ from psycopg2 import errorcodes
 from sqlalchemy import exc, text
 
 from zerofleet.database.connection import ConnectionPool, explain
-from zerofleet.database.matches import Grounds, write_verdict
+from zerofleet.database.matches import write_verdict
 from zerofleet.errors import ModelNotFoundError, StaleEpochError
+from zerofleet.verdict import Grounds
 
 _FROM = "FROM promotions JOIN models USING (run, version) WHERE run = :run ORDER BY seq DESC"
 _SELECT = f"SELECT seq, version, sha256 {_FROM}"

@@ -1,5 +1,5 @@
 """Games between two players: those of the evaluator's matches, and of the exam against GNU Go.
 
 ``play_match`` plays pairs of games from random openings, many at once; ``anchors`` are the players
-that never change; ``verdict`` says what the pairs of a gate's match make of a candidate.
+that never change.
 """
