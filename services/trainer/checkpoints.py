@@ -30,7 +30,7 @@ from torch import Tensor
 
 from zerofleet import games
 from zerofleet.config import RunConfig, check_sizes
-from zerofleet.database import Database, ModelRow
+from zerofleet.database import ModelRow, TrainerDatabase
 from zerofleet.errors import ConfigError
 from zerofleet.learning.learner import Learner, LostWeightsError, Team
 from zerofleet.learning.overfit import OverfitWatch
@@ -183,7 +183,7 @@ def _write_whole(path: Path, content: bytes) -> None:
 class TrainerStores:
     """What the thread that trains reads and writes."""
 
-    database: Database
+    database: TrainerDatabase
     models: ModelStore
     checkpoints: CheckpointFolder
     waits: Waits  # told what is waited for

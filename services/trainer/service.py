@@ -15,7 +15,7 @@ import torch
 
 from zerofleet import games
 from zerofleet.config import ProcessSettings, RunConfig
-from zerofleet.database import Database
+from zerofleet.database import TrainerDatabase
 from zerofleet.errors import ZerofleetError
 from zerofleet.fleet.disk import data_folder_of
 from zerofleet.fleet.figures import TrainerFigures
@@ -89,7 +89,7 @@ async def lead(
     """
     with (
         HealthServer(settings.health_address, stuck_seconds=STUCK_SECONDS) as health,
-        Database(settings.database_url) as database,
+        TrainerDatabase(settings.database_url) as database,
         contextlib.closing(Heartbeats(settings.redis_url, run.name)) as heartbeats,
     ):
         models = open_store(settings, run.name, run.inference.max_batch_rows)
@@ -133,7 +133,7 @@ class TrainerThread:
     def __init__(
         self,
         run: RunConfig,
-        database: Database,
+        database: TrainerDatabase,
         models: ModelStore,
         checkpoints: CheckpointFolder,
         team: Team,

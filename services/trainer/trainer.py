@@ -9,7 +9,7 @@ import structlog
 
 from zerofleet import games
 from zerofleet.config import ResignSection, RunConfig
-from zerofleet.database import Database
+from zerofleet.database import Resignations
 from zerofleet.errors import IncompatibleModelError, StoreUnavailableError
 from zerofleet.fleet.figures import TrainerFigures
 from zerofleet.learning.learner import Learner
@@ -311,7 +311,7 @@ class ResignThresholdWriter:
         database: of the run's games.
     """
 
-    def __init__(self, run: str, settings: ResignSection, database: Database) -> None:
+    def __init__(self, run: str, settings: ResignSection, database: Resignations) -> None:
         self._run = run
         self._settings = settings
         self._database = database

@@ -40,8 +40,8 @@ class PromotionRow:
     at: datetime
 
 
-class Promotions(ConnectionPool):
-    """Reading the chain and adding to it."""
+class PromotionChain(ConnectionPool):
+    """Reading the chain."""
 
     def promotion_head(self, run: str) -> Promotion | None:
         """The end of the chain: the best model. None before the first promotion."""
@@ -61,6 +61,10 @@ class Promotions(ConnectionPool):
             )
             for row in rows
         ]
+
+
+class Promotions(PromotionChain):
+    """Adding to the chain."""
 
     def promote(
         self,
