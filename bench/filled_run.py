@@ -18,7 +18,7 @@ from bench.copied_games import PLAYED, Copying, copy_day
 from bench.games_played import RUN, played_games
 from bench.store_worker import submit
 from bench.workloads import Workload
-from zerofleet.database import Database
+from zerofleet.database import SelfplayDatabase
 from zerofleet.local.postgres import EmbeddedPostgres
 
 _PLAYED_GAMES = 256
@@ -150,7 +150,7 @@ def fill(postgres: EmbeddedPostgres, workload: Workload, sizes: FilledRun) -> di
         What there is now: ``games``, ``positions``, ``megabytes``.
     """
     records = played_games(workload, min(_PLAYED_GAMES, sizes.games), seed=5)
-    with Database(postgres.url("worker")) as database:
+    with SelfplayDatabase(postgres.url("worker")) as database:
         submit(database, PLAYED, records)
     today = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     since = today - timedelta(days=sizes.days)

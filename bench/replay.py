@@ -23,7 +23,7 @@ from bench.report import Row, parser, positive, show, told
 from bench.stores import bench_folder, pid_of, postgres_of
 from bench.workloads import Workload
 from zerofleet.config import RunConfig
-from zerofleet.database import Database, Submission
+from zerofleet.database import SelfplayDatabase, Submission, TrainerDatabase
 from zerofleet.database.window_games import AskedColumn, GameWindow
 from zerofleet.errors import RecordRejectedError
 from zerofleet.learning.learner import Learner
@@ -66,7 +66,7 @@ def measure(workload: Workload, options: argparse.Namespace) -> list[Row]:
     run = run_of(workload)
     records = played_games(workload, options.games, seed=3)
     with bench_folder() as folder, postgres_of(run, folder) as postgres:
-        with Database(postgres.url("worker")) as database:
+        with SelfplayDatabase(postgres.url("worker")) as database:
             store(database, records)
         with CountingDatabase(postgres.url("trainer")) as database:
             windows = Windows(run, workload, database)
@@ -81,7 +81,7 @@ def measure(workload: Workload, options: argparse.Namespace) -> list[Row]:
     return [summary(workload, path, mine) for path, mine in done.items()]
 
 
-def store(database: Database, records: Sequence[GameRecord]) -> None:
+def store(database: SelfplayDatabase, records: Sequence[GameRecord]) -> None:
     """Store games as a worker does.
 
     Raises:
@@ -94,7 +94,7 @@ def store(database: Database, records: Sequence[GameRecord]) -> None:
             raise RecordRejectedError(f"Postgres answers {answers} to games that were just played")
 
 
-class CountingDatabase(Database):
+class CountingDatabase(TrainerDatabase):
     """Postgres, and how much was read of it."""
 
     rows = 0
@@ -104,7 +104,7 @@ class CountingDatabase(Database):
     def read_games(
         self, run: str, after_tx: int, limit: int, asked: tuple[AskedColumn, ...] = ()
     ) -> GameWindow:
-        """As ``Database`` does it."""
+        """As ``TrainerDatabase`` does it."""
         page = super().read_games(run, after_tx, limit, asked)
         self.rows += sum(len(game.action) for game in page.games)
         self.games += len(page.games)

@@ -27,7 +27,7 @@ from bench.report import Row, game_option, parser, positive, show, told
 from bench.store_worker import BATCH_GAMES, submit
 from bench.stores import postgres_of
 from bench.workloads import Workload
-from zerofleet.database import Database
+from zerofleet.database import SelfplayDatabase, TrainerDatabase
 from zerofleet.errors import ZerofleetError
 from zerofleet.local.postgres import EmbeddedPostgres
 from zerofleet.records import GameRecord
@@ -79,7 +79,7 @@ def measure(options: argparse.Namespace) -> list[Row]:
     with _folder(options.folder) as folder, postgres_of(run_of(workload), folder) as postgres:
         known = fill(postgres, workload, options.positions, options.days)
         drops = max(1, options.days // 2)
-        with Database(postgres.url("trainer")) as trainer:
+        with TrainerDatabase(postgres.url("trainer")) as trainer:
             epoch = trainer.acquire_fence(RUN, "trainer")
             trainer.state_needs(
                 RUN, window_games=1, played_on_games=1, margin=timedelta(0), epoch=epoch
@@ -134,7 +134,7 @@ def fill(postgres: EmbeddedPostgres, workload: Workload, positions: int, days: i
     records = played_games(workload, min(COPIED_GAMES, positions), seed=5)
     plies = sum(record.length for record in records)
     copies = max(1, round(positions / days / plies))
-    with Database(postgres.url("worker")) as database:
+    with SelfplayDatabase(postgres.url("worker")) as database:
         submit(database, PLAYED, records)
     with closing(psycopg2.connect(postgres.url("owner"))) as connection:
         connection.autocommit = True
@@ -210,7 +210,7 @@ class _Submitting:
         self._thread.join()
 
     def _submit(self) -> None:
-        with Database(self._url) as database:
+        with SelfplayDatabase(self._url) as database:
             while not self._took or not self._stop.is_set():
                 began = time.perf_counter()
                 submit(database, "bench", self._records)

@@ -16,14 +16,14 @@ from datetime import UTC, datetime
 
 from bench.games_played import RUN, played_games
 from bench.workloads import workload
-from zerofleet.database import Database, Submission
+from zerofleet.database import SelfplayDatabase, Submission
 from zerofleet.records import GameRecord, new_game_uid
 
 BATCH_GAMES = 64  # as the worker's own writer sends them
 
 
 def store(
-    database: Database, name: str, records: list[GameRecord], seconds: float
+    database: SelfplayDatabase, name: str, records: list[GameRecord], seconds: float
 ) -> dict[str, int]:
     """Submit the records over and over; what Postgres has committed."""
     end, games, positions = time.monotonic() + seconds, 0, 0
@@ -34,7 +34,7 @@ def store(
     return {"games": games, "positions": positions}
 
 
-def submit(database: Database, name: str, records: Sequence[GameRecord]) -> None:
+def submit(database: SelfplayDatabase, name: str, records: Sequence[GameRecord]) -> None:
     """Submit the records once, under new uids.
 
     Raises:
@@ -53,7 +53,7 @@ def main() -> None:
     """Store when told to."""
     url, game, seed = sys.argv[1:]
     records = played_games(workload(game), BATCH_GAMES, int(seed))
-    with Database(url) as database:
+    with SelfplayDatabase(url) as database:
         print(json.dumps({"ready": 1}), flush=True)
         for line in sys.stdin:
             done = store(database, f"bench-{seed}", records, float(line))

@@ -13,12 +13,11 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
 
-from zerofleet.database import MatchRow, Pair
+from zerofleet.database import MatchRow
 from zerofleet.database.matches import MATCH, PAIRS, match_of, pair_of
 from zerofleet.errors import ConfigError, IllegalActionError
 from zerofleet.fleet.figures import EvaluatorFigures
 from zerofleet.games import parse_actions
-from zerofleet.match.verdict import judge, llr_bound, llr_walk
 from zerofleet.services.dashboard.board import Board, GameBoard, board_of, require_known
 from zerofleet.services.dashboard.charts import BLUE, ChartAxis, ChartLine, ChartPanel, Drawing
 from zerofleet.services.dashboard.frame import (
@@ -31,6 +30,7 @@ from zerofleet.services.dashboard.frame import (
 )
 from zerofleet.services.dashboard.sources import Sources
 from zerofleet.services.dashboard.toolkit import NONE, Table, TableColumn, ui
+from zerofleet.verdict import Pair, judge, llr_bound, llr_walk
 
 OUTCOMES = ("0", "½", "1", "1½", "2")
 

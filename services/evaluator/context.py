@@ -17,7 +17,7 @@ from zerofleet_core import SearchConfig
 
 from zerofleet.client import AsyncModel
 from zerofleet.config import RunConfig
-from zerofleet.database import Database, MatchGame, ModelName
+from zerofleet.database import EvaluatorDatabase, MatchGame, ModelName
 from zerofleet.errors import IncompatibleModelError, ModelNotFoundError
 from zerofleet.fleet.figures import EvaluatorFigures
 from zerofleet.games import State
@@ -37,7 +37,7 @@ class EvaluatorContext:
     """One evaluator, from the moment it took the fence."""
 
     run: RunConfig
-    database: Database
+    database: EvaluatorDatabase
     waits: Waits
     worker: str
     """Name of this process."""

@@ -10,14 +10,14 @@ from dataclasses import dataclass
 
 import structlog
 
-from zerofleet.database import ExamFigures, Grounds, MatchRow, ModelName, Promotion
+from zerofleet.database import ExamFigures, MatchRow, ModelName, Promotion
 from zerofleet.errors import IncompatibleModelError
 from zerofleet.exam import ExamResult, PositionKind, examine, position_kinds
-from zerofleet.match.verdict import Standing
 from zerofleet.service import first_of
 from zerofleet.services.evaluator.context import EvaluatorContext, Players
 from zerofleet.services.evaluator.promotion_gate import Promoter, Referee
 from zerofleet.services.evaluator.spare_games import RatingPool, SpareTime
+from zerofleet.verdict import Grounds, Standing
 
 _log = structlog.get_logger()
 

@@ -14,20 +14,12 @@ from typing import Literal
 import structlog
 
 from zerofleet.best_pointer import BestPointer
-from zerofleet.database import (
-    Database,
-    GateRule,
-    Grounds,
-    MatchGame,
-    MatchRow,
-    Promotion,
-    match_seed,
-)
+from zerofleet.database import MatchGame, MatchRow, Promotion, PromotionChain, match_seed
 from zerofleet.errors import StaleEpochError, StoreUnavailableError
 from zerofleet.match.play_match import PairQueue, Place, draw_openings, play_match
-from zerofleet.match.verdict import Standing, judge
 from zerofleet.search_configs import match_search
 from zerofleet.services.evaluator.context import EvaluatorContext, Players
+from zerofleet.verdict import GateRule, Grounds, Standing, judge
 from zerofleet.waiting import Waits, awaited
 
 _log = structlog.get_logger()
@@ -231,7 +223,7 @@ class Promoter:
             _log.warning("pointer_not_moved", version=promotion.version, reason=str(error))
 
 
-async def reconcile(pointer: BestPointer, database: Database, waits: Waits) -> None:
+async def reconcile(pointer: BestPointer, database: PromotionChain, waits: Waits) -> None:
     """Keep the pointer at the end of the chain, whatever happens to Redis; run until cancelled."""
     while True:
         pause = _RECONCILE_SECONDS

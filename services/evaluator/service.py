@@ -12,7 +12,7 @@ import structlog
 from zerofleet.best_pointer import BestPointer
 from zerofleet.client import AsyncModel
 from zerofleet.config import ProcessSettings, RunConfig
-from zerofleet.database import Database
+from zerofleet.database import EvaluatorDatabase
 from zerofleet.errors import StaleEpochError
 from zerofleet.fleet.figures import EvaluatorFigures
 from zerofleet.fleet.heartbeat import Heartbeats
@@ -49,7 +49,7 @@ async def serve(run: RunConfig, settings: ProcessSettings, stop: asyncio.Event) 
         HealthServer(settings.health_address) as health,
         contextlib.closing(Heartbeats(settings.redis_url, run.name)) as heartbeats,
         contextlib.closing(BestPointer(settings.redis_url, run.name)) as pointer,
-        Database(settings.database_url) as database,
+        EvaluatorDatabase(settings.database_url) as database,
     ):
         async with AsyncModel(
             settings.inference_address, run.name, **client_credentials(settings)
@@ -82,7 +82,7 @@ class FencedEvaluator:
         self,
         run: RunConfig,
         settings: ProcessSettings,
-        database: Database,
+        database: EvaluatorDatabase,
         pointer: BestPointer,
         model: AsyncModel,
         waits: Waits,

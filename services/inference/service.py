@@ -14,7 +14,7 @@ import structlog
 from zerofleet import games
 from zerofleet.best_pointer import BestPointer
 from zerofleet.config import RunConfig
-from zerofleet.database import Database
+from zerofleet.database import InferenceDatabase
 from zerofleet.fleet.figures import InferenceFigures
 from zerofleet.fleet.heartbeat import Heartbeats
 from zerofleet.models.device_session import open_session
@@ -65,7 +65,7 @@ async def serve(run: RunConfig, settings: InferenceSettings, stop: asyncio.Event
         return
     provider = await asyncio.to_thread(active_provider, run, settings)
     with (
-        Database(settings.database_url) as database,
+        InferenceDatabase(settings.database_url) as database,
         contextlib.closing(BestPointer(settings.redis_url, run.name)) as pointer,
         contextlib.closing(Heartbeats(settings.redis_url, run.name)) as heartbeats,
     ):

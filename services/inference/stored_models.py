@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Protocol
 
 from zerofleet.best_pointer import BestPointer
-from zerofleet.database import Database, Promotion
+from zerofleet.database import InferenceDatabase, Promotion
 from zerofleet.errors import ModelNotFoundError
 
 
@@ -66,7 +66,7 @@ class StoredModels:
     variants, which are recorded with it: they are looked up once.
     """
 
-    def __init__(self, run: str, database: Database, pointer: BestPointer) -> None:
+    def __init__(self, run: str, database: InferenceDatabase, pointer: BestPointer) -> None:
         self._run = run
         self._database = database
         self._pointer = pointer

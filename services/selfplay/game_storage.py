@@ -24,7 +24,7 @@ from uuid import UUID
 import structlog
 from zerofleet_core import GameColumns
 
-from zerofleet.database import Database, Submission, SubmitStatus
+from zerofleet.database import Submission, SubmitStatus, WorkerGames
 from zerofleet.errors import RecordRejectedError, StoreUnavailableError
 from zerofleet.records import GameRecord, new_game_uid
 from zerofleet.waiting import Backoff, Waits, awaited
@@ -180,7 +180,7 @@ class UnfinishedGames:
     """
 
     def __init__(
-        self, database: Database, run: str, worker: str, lease_seconds: float, waits: Waits
+        self, database: WorkerGames, run: str, worker: str, lease_seconds: float, waits: Waits
     ) -> None:
         self._database = database
         self._run = run
@@ -314,7 +314,7 @@ class GameWriter:
 
     def __init__(
         self,
-        database: Database,
+        database: WorkerGames,
         run: str,
         worker: str,
         spool_games: int,

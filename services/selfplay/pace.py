@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from zerofleet_core import SelfPlay
 
 from zerofleet.config import RunConfig
-from zerofleet.database import Database
+from zerofleet.database import WorkerGames
 from zerofleet.errors import StoreUnavailableError
 from zerofleet.fleet.figures import SelfplayFigures, TrainerFigures
 from zerofleet.fleet.heartbeat import BEAT_TTL_SECONDS, Heartbeats
@@ -96,7 +96,7 @@ class TrainerWatch:
     """
 
     def __init__(
-        self, run: RunConfig, heartbeats: Heartbeats, database: Database, pause: Pause
+        self, run: RunConfig, heartbeats: Heartbeats, database: WorkerGames, pause: Pause
     ) -> None:
         self._run = run.name
         self._trained_share = run.search.full_search_share * (1 - run.trainer.held_out_share)

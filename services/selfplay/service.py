@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from zerofleet.best_pointer import BestPointer
 from zerofleet.client import AsyncModel
 from zerofleet.config import RunConfig, check_messages
-from zerofleet.database import Database
+from zerofleet.database import SelfplayDatabase
 from zerofleet.fleet.heartbeat import Heartbeats
 from zerofleet.rpc.health import HealthServer
 from zerofleet.rpc.tls import client_credentials
@@ -40,7 +40,7 @@ async def serve(run: RunConfig, settings: SelfplaySettings, stop: asyncio.Event)
 async def _play(run: RunConfig, settings: SelfplaySettings, stop: asyncio.Event) -> None:
     with (
         contextlib.closing(Heartbeats(settings.redis_url, run.name)) as heartbeats,
-        Database(settings.database_url) as database,
+        SelfplayDatabase(settings.database_url) as database,
     ):
         async with (
             AsyncModel(

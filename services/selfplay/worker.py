@@ -15,7 +15,7 @@ import structlog
 from zerofleet_core import SearchConfig, SelfPlay
 
 from zerofleet.config import RunConfig
-from zerofleet.database import Database, Submission
+from zerofleet.database import SelfplayDatabase, Submission, WorkerGames
 from zerofleet.errors import StoreUnavailableError
 from zerofleet.fleet.figures import SelfplayFigures
 from zerofleet.fleet.heartbeat import Heartbeats
@@ -51,7 +51,7 @@ class Worker:
         self,
         run: RunConfig,
         settings: SelfplaySettings,
-        database: Database,
+        database: SelfplayDatabase,
         heartbeats: Heartbeats,
         predictor: Predictor,
     ) -> None:
@@ -397,7 +397,7 @@ class ResignThresholdReader:
     run without resignation are left alone.
     """
 
-    def __init__(self, run: RunConfig, database: Database, engines: Sequence[SelfPlay]) -> None:
+    def __init__(self, run: RunConfig, database: WorkerGames, engines: Sequence[SelfPlay]) -> None:
         self._run = run.name
         self._settings = run.resign
         self._database = database

@@ -10,7 +10,7 @@ from pathlib import Path
 import structlog
 
 from zerofleet.config import RunConfig
-from zerofleet.database import Database
+from zerofleet.database import Retentions
 from zerofleet.errors import StoreUnavailableError
 from zerofleet.fleet.disk import FULL_SHARE, FolderSizes
 from zerofleet.learning.schedule import window_reach
@@ -54,7 +54,7 @@ class Forgetting:
     def __init__(
         self,
         run: RunConfig,
-        database: Database,
+        database: Retentions,
         models: ModelStore,
         epoch: int,
         grace: timedelta = GRACE,

@@ -19,7 +19,7 @@ from zerofleet.errors import ConfigError
 from zerofleet.fleet.figures import Measurement, numbers
 from zerofleet.learning.overfit import Event
 from zerofleet.learning.window import Training, Window
-from zerofleet.services.trainer.trainer_stores import TrainerStores
+from zerofleet.services.trainer.checkpoints import TrainerStores
 
 _log = structlog.get_logger()
 

@@ -15,7 +15,7 @@ import torch
 
 from zerofleet import games
 from zerofleet.config import ProcessSettings, RunConfig
-from zerofleet.database import Database
+from zerofleet.database import TrainerDatabase
 from zerofleet.errors import ZerofleetError
 from zerofleet.fleet.disk import data_folder_of
 from zerofleet.fleet.figures import TrainerFigures
@@ -24,12 +24,10 @@ from zerofleet.learning.learner import Learner, Team
 from zerofleet.models.model_store import ModelStore, open_store
 from zerofleet.rpc.health import HealthServer
 from zerofleet.service import Pulse, beat, first_of, served_metrics
-from zerofleet.services.trainer.checkpoints import CheckpointFolder
+from zerofleet.services.trainer.checkpoints import CheckpointFolder, TrainerStores, take_over
 from zerofleet.services.trainer.recorder import TensorBoard
-from zerofleet.services.trainer.state import take_over
 from zerofleet.services.trainer.team import ProcessTeam, open_team
 from zerofleet.services.trainer.trainer import Trainer
-from zerofleet.services.trainer.trainer_stores import TrainerStores
 from zerofleet.waiting import StoppedError, Waits
 
 if TYPE_CHECKING:
@@ -91,7 +89,7 @@ async def lead(
     """
     with (
         HealthServer(settings.health_address, stuck_seconds=STUCK_SECONDS) as health,
-        Database(settings.database_url) as database,
+        TrainerDatabase(settings.database_url) as database,
         contextlib.closing(Heartbeats(settings.redis_url, run.name)) as heartbeats,
     ):
         models = open_store(settings, run.name, run.inference.max_batch_rows)
@@ -135,7 +133,7 @@ class TrainerThread:
     def __init__(
         self,
         run: RunConfig,
-        database: Database,
+        database: TrainerDatabase,
         models: ModelStore,
         checkpoints: CheckpointFolder,
         team: Team,

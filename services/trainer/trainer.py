@@ -9,17 +9,15 @@ import structlog
 
 from zerofleet import games
 from zerofleet.config import ResignSection, RunConfig
-from zerofleet.database import Database
+from zerofleet.database import Resignations
 from zerofleet.errors import IncompatibleModelError, StoreUnavailableError
 from zerofleet.fleet.figures import TrainerFigures
 from zerofleet.learning.learner import Learner
 from zerofleet.learning.window import Demand, Window, sample_seed
-from zerofleet.services.trainer.candidates import Candidates
+from zerofleet.services.trainer.checkpoints import Resumed, TrainerStores
 from zerofleet.services.trainer.forgetting import Forgetting, HeldGames
+from zerofleet.services.trainer.publishing import Publisher, VariantRequests
 from zerofleet.services.trainer.recorder import Recorder, TensorBoard
-from zerofleet.services.trainer.state import Resumed
-from zerofleet.services.trainer.trainer_stores import TrainerStores
-from zerofleet.services.trainer.variant_requests import VariantRequests
 from zerofleet.waiting import Backoff, StoppedError, WorkStatus
 
 POLL_SECONDS = 0.5
@@ -61,8 +59,8 @@ class Trainer:
             run, stores, resumed.epoch, self._training, window, self._sample_seed, tensorboard
         )
         self._resign_threshold = ResignThresholdWriter(run.name, run.resign, stores.database)
-        self._variants = VariantRequests(run, spec, window, self._sample_seed, self._making)
-        self._candidates = Candidates(
+        self._variants = VariantRequests(run, spec, window, self._sample_seed, stores)
+        self._publisher = Publisher(
             run.name,
             spec,
             stores,
@@ -228,7 +226,7 @@ class Trainer:
 
     def _publish_if_due(self) -> None:
         """Publish; while the store of models is away, train on and try later, each time later."""
-        if not self._candidates.due(self.step) or time.monotonic() < self._publish_after:
+        if not self._publisher.due(self.step) or time.monotonic() < self._publish_after:
             return
         try:
             # First of all: making variants takes minutes.
@@ -248,24 +246,16 @@ class Trainer:
     def _publish(self) -> None:
         learner = self._learner
         try:
-            published = self._candidates.publish(
+            published = self._publisher.publish(
                 learner.published, learner.step, self._model_figures(), self._variants.request()
             )
         except IncompatibleModelError as error:
-            if not self._candidates.version:
+            if not self._publisher.version:
                 raise  # nothing can begin without a first model
             _log.error("model_not_published", step=learner.step, reason=str(error))
-            self._candidates.pass_over(learner.step)
+            self._publisher.pass_over(learner.step)
         else:
-            self._variants.report(self._candidates.version, published.variants)
-        finally:
-            self._stores.waits.end("variants")
-
-    def _making(self, precision: str) -> None:
-        """A variant is being made, which takes a while; a process told to leave does not wait."""
-        self._stores.waits.begin("variants", f"the {precision} model to be made", "running")
-        if self._stores.stop.is_set():
-            raise StoppedError
+            self._variants.report(self._publisher.version, published.variants)
 
     @property
     def _learner(self) -> Learner:
@@ -321,7 +311,7 @@ class ResignThresholdWriter:
         database: of the run's games.
     """
 
-    def __init__(self, run: str, settings: ResignSection, database: Database) -> None:
+    def __init__(self, run: str, settings: ResignSection, database: Resignations) -> None:
         self._run = run
         self._settings = settings
         self._database = database

@@ -22,7 +22,8 @@ only from layers below its own:
 - ``zerofleet.config``: the run file and the settings of a process.
 - ``zerofleet.games``: the rules, as Python sees them.
 - ``zerofleet.waiting``: waiting for others, out loud.
-- ``zerofleet.records`` and ``zerofleet.prediction``: the nouns that travel between services.
+- ``zerofleet.records`` and ``zerofleet.prediction``: the nouns that travel between services;
+  ``zerofleet.verdict``: what the games of a gate's match decide.
 - ``zerofleet.secrets``: passwords, tokens and certificates, all of them files.
 - ``zerofleet.errors``, and ``zerofleet.printable``: text of others without control characters.
 

@@ -14,7 +14,7 @@ from typing import Protocol, cast
 import redis
 import structlog
 
-from zerofleet.database import Database, Promotion
+from zerofleet.database import Promotion, PromotionChain
 from zerofleet.errors import StoreUnavailableError
 from zerofleet.redis_connection import UP, RedisCaller, open_redis
 
@@ -90,7 +90,7 @@ class BestPointer(RedisCaller):
         """
         return _parsed(self._fields())
 
-    def newest(self, database: Database) -> Promotion | None:
+    def newest(self, database: PromotionChain) -> Promotion | None:
         """Return the newest promotion, by Redis and, where needed, by Postgres.
 
         Postgres is queried if Redis is down or empty, whenever the pointer has changed, and every
@@ -132,7 +132,7 @@ class BestPointer(RedisCaller):
             )
         return moved == 1
 
-    def reconcile(self, database: Database) -> Promotion | None:
+    def reconcile(self, database: PromotionChain) -> Promotion | None:
         """Bring the pointer in line with Postgres; one that contradicts it is replaced.
 
         Returns:

@@ -10,9 +10,10 @@ import pytest
 from playwright.sync_api import expect
 
 from zerofleet.config import run_from_values
-from zerofleet.database import GateRule, WrongAnswer
+from zerofleet.database import WrongAnswer
 from zerofleet.fleet.figures import EvaluatorFigures
 from zerofleet.fleet.heartbeat import Heartbeat
+from zerofleet.verdict import GateRule
 
 RUN = "shown"
 

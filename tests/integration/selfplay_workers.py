@@ -8,7 +8,7 @@ from typing import Any
 
 from tests.support.predictors import HashPredictor
 from zerofleet.config import RunConfig, run_from_values
-from zerofleet.database import Database
+from zerofleet.database import Database, SelfplayDatabase
 from zerofleet.fleet.heartbeat import Heartbeats
 from zerofleet.prediction import Predictor
 from zerofleet.services.selfplay.settings import SelfplaySettings
@@ -41,7 +41,7 @@ def make_run(
 
 def make_worker(
     run: RunConfig,
-    database: Database,
+    database: SelfplayDatabase,
     valkey_url: str,
     name: str,
     predictor: Predictor | None = None,

@@ -9,8 +9,7 @@ import pytest
 
 from tests.support.random_records import changed, random_record
 from zerofleet.config import run_from_values
-from zerofleet.database import Database, GateRule, Submission
-from zerofleet.match.verdict import judge
+from zerofleet.database import Database, Submission
 from zerofleet.services.dashboard.frame import HIGHEST, NothingThereError, ordinal, rated_words
 from zerofleet.services.dashboard.match_page import KINDS, match_row, read_match
 from zerofleet.services.dashboard.match_page import MATCHES as NEWEST_MATCHES
@@ -25,6 +24,7 @@ from zerofleet.services.dashboard.models_page import (
 from zerofleet.services.dashboard.openings_page import Openings, OpeningsReader
 from zerofleet.services.dashboard.settings import DashboardSettings
 from zerofleet.services.dashboard.sources import ShownRun, Sources
+from zerofleet.verdict import GateRule, judge
 
 VALUES = {"name": "test", "game": {"name": "tic_tac_toe"}}
 RUN = run_from_values(VALUES)

@@ -9,7 +9,7 @@ from sqlalchemy import exc
 
 from tests.support.random_records import changed, random_record
 from zerofleet.config import run_from_values
-from zerofleet.database import Database, GateRule, Grounds, MatchGame, MatchRow, Pair
+from zerofleet.database import Database, MatchGame, MatchRow
 from zerofleet.errors import (
     ConfigError,
     IncompatibleModelError,
@@ -17,6 +17,7 @@ from zerofleet.errors import (
     StaleEpochError,
 )
 from zerofleet.records import GameRecord
+from zerofleet.verdict import GateRule, Grounds, Pair
 
 FIRST_WINS = next(r for s in range(99) if (r := random_record(s)).result == 1)
 SECOND_WINS = next(r for s in range(99) if (r := random_record(s)).result == -1)

@@ -13,7 +13,7 @@ from sqlalchemy import exc
 
 from tests.integration.kept_searches import DAY, NOW, ask, drop_partitions, make_day, new_record
 from zerofleet.config import run_from_values
-from zerofleet.database import Database, Submission, migrate
+from zerofleet.database import Database, Submission, TrainerDatabase, migrate
 from zerofleet.errors import StoreUnavailableError
 from zerofleet.records import GameRecord, game_uid_of
 
@@ -111,7 +111,7 @@ def test_the_window_finds_a_game_whose_searches_are_moved_meanwhile(
 ) -> None:
     ahead = new_record(NOW + 5 * DAY)
     submit(database, ahead)
-    with Database(role_url("trainer")) as trainer, maker.cursor() as cursor:
+    with TrainerDatabase(role_url("trainer")) as trainer, maker.cursor() as cursor:
         cursor.execute(MAKE)
         future = beside(database, maker, lambda: trainer.read_games("test", 0, 10), "true")
         # The maker has a number, so the page may end before the game: then it comes with the next.
@@ -148,7 +148,10 @@ def test_a_console_that_holds_all_that_it_may_stops_neither_games_nor_window(
             with pytest.raises(psycopg2.Error), closing(psycopg2.connect(role_url("console"))) as b:
                 b.cursor().execute(f"LOCK TABLE {table} IN ROW SHARE MODE")
         game = new_record(datetime.now(UTC))
-        with Database(role_url("worker")) as worker, Database(role_url("trainer")) as trainer:
+        with (
+            Database(role_url("worker")) as worker,
+            TrainerDatabase(role_url("trainer")) as trainer,
+        ):
             assert submit(worker, game) == "stored"
             assert [read.game_uid for read in trainer.read_games("test", 0, 10).games] == [
                 game.game_uid

@@ -6,8 +6,9 @@ from uuid import UUID
 import pytest
 
 from tests.support.random_records import changed, random_record
-from zerofleet.database import Database, GateRule, MatchGame, MatchKind, PlayerResult
+from zerofleet.database import Database, MatchGame, MatchKind, PlayerResult
 from zerofleet.records import GameRecord
+from zerofleet.verdict import GateRule
 
 FIRST_WINS = next(r for s in range(99) if (r := random_record(s)).result == 1)
 DRAWN = next(r for s in range(99) if (r := random_record(s)).result == 0)

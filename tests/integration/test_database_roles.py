@@ -9,8 +9,9 @@ from psycopg2 import errors
 from tests.support.databases import DatabaseTemplate
 from tests.support.random_records import random_record
 from zerofleet.config import run_from_values
-from zerofleet.database import Database, GateRule, MatchGame, Submission
+from zerofleet.database import Database, MatchGame, Submission
 from zerofleet.errors import ConfigError, StaleEpochError
+from zerofleet.verdict import GateRule
 
 ROLES = ("worker", "trainer", "evaluator", "console", "visitor")
 EVERYBODY = {"runs", "models", "promotions", "alembic_version", "definitions", "model_variants"}

@@ -9,8 +9,9 @@ import pytest
 from sqlalchemy import text
 
 from tests.support.random_records import changed, random_record
-from zerofleet.database import Database, GateRule, Grounds, MatchGame, Submission
+from zerofleet.database import Database, MatchGame, Submission
 from zerofleet.records import GameRecord
+from zerofleet.verdict import GateRule, Grounds
 
 # Tic-tac-toe squares: 0 1 2 on the first row, 3 4 5, 6 7 8.
 FIRST_WINS = [0, 3, 1, 4, 2]  # a1 a2 b1 b2 c1

@@ -15,7 +15,7 @@ from psycopg2 import errors
 
 from tests.support.random_records import random_record
 from zerofleet.config import RunConfig, run_from_values
-from zerofleet.database import Database, Submission, migrate
+from zerofleet.database import Database, Submission, TrainerDatabase, migrate
 from zerofleet.database.schema import script
 from zerofleet.database.worker_games import encode_submissions
 from zerofleet.games import spec
@@ -48,7 +48,7 @@ def submit(database: Database, *seeds: int) -> None:
     database.submit_games(RUN, "w", [Submission(random_record(seed)) for seed in seeds])
 
 
-def read(database: Database) -> int:
+def read(database: TrainerDatabase) -> int:
     return len(database.read_games(RUN, 0, 100).games)
 
 
@@ -57,14 +57,14 @@ def other_database(url: str, name: str) -> str:
 
 
 @pytest.fixture
-def trainer(database: Database, role_url: Callable[[str], str]) -> Iterator[Database]:
+def trainer(database: Database, role_url: Callable[[str], str]) -> Iterator[TrainerDatabase]:
     """The trainer's own role: it holds no more rights than in a fleet."""
-    with Database(role_url("trainer")) as opened:
+    with TrainerDatabase(role_url("trainer")) as opened:
         yield opened
 
 
 def test_status_and_the_trainer_name_what_keeps_the_games(
-    database: Database, trainer: Database, role_url: Callable[[str], str], valkey_url: str
+    database: Database, trainer: TrainerDatabase, role_url: Callable[[str], str], valkey_url: str
 ) -> None:
     run = run_from_values({"name": RUN, "game": {"name": "tic_tac_toe"}})
     window = Window(run, trainer, training(run))
@@ -92,7 +92,7 @@ NUMBERED = [
 
 @pytest.mark.parametrize("statement", NUMBERED)
 def test_a_console_session_keeps_no_game_from_the_trainer(
-    database: Database, trainer: Database, role_url: Callable[[str], str], statement: str
+    database: Database, trainer: TrainerDatabase, role_url: Callable[[str], str], statement: str
 ) -> None:
     with open_transaction(role_url("console"), statement) as console:
         console.execute("SELECT pg_current_xact_id_if_assigned() IS NOT NULL")
@@ -148,7 +148,7 @@ def test_a_console_session_stores_no_game_whatever_it_was_granted(
 
 
 def test_another_databases_transaction_keeps_no_game_from_the_trainer(
-    database: Database, trainer: Database, database_url: str
+    database: Database, trainer: TrainerDatabase, database_url: str
 ) -> None:
     with open_transaction(other_database(database_url, "postgres")):
         submit(database, 1)
@@ -156,7 +156,7 @@ def test_another_databases_transaction_keeps_no_game_from_the_trainer(
 
 
 def test_the_owners_open_transaction_is_waited_for_and_named(
-    database: Database, trainer: Database, database_url: str, role_url: Callable[[str], str]
+    database: Database, trainer: TrainerDatabase, database_url: str, role_url: Callable[[str], str]
 ) -> None:
     url = f"{database_url}{'&' if '?' in database_url else '?'}application_name=a%20psql"
     with open_transaction(url) as cursor, Database(role_url("console")) as console:
@@ -181,7 +181,7 @@ def test_the_owners_open_transaction_is_waited_for_and_named(
 @pytest.mark.parametrize("seed", range(4))
 def test_no_order_of_commits_skips_a_game(
     database: Database,
-    trainer: Database,
+    trainer: TrainerDatabase,
     database_url: str,
     role_url: Callable[[str], str],
     seed: int,

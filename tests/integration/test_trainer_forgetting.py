@@ -11,7 +11,7 @@ import pytest
 from tests.integration.kept_searches import DAY, NOW, ask, make_day, new_record
 from zerofleet.best_pointer import BestPointer
 from zerofleet.config import RunConfig, run_from_values
-from zerofleet.database import Database, Submission
+from zerofleet.database import Database, Submission, TrainerDatabase
 from zerofleet.errors import ModelNotFoundError, StaleEpochError
 from zerofleet.fleet.disk import FULL_SHARE
 from zerofleet.games import spec
@@ -173,7 +173,7 @@ def test_partitions_of_the_run_files_size_are_made_ahead(
 ) -> None:
     run = a_run(partition_hours=48)
     published.database.register_run(run)
-    with Database(role_url("trainer")) as trainer:
+    with TrainerDatabase(role_url("trainer")) as trainer:
         Forgetting(run, trainer, published.folder, published.epoch).carry_out()
     connection = psycopg2.connect(role_url("console"))
     with closing(connection), connection.cursor() as cursor:
@@ -251,7 +251,7 @@ def test_at_the_disk_limit_the_oldest_searches_go_until_there_is_room(
 def test_what_training_needs_stays_and_the_limit_is_said_to_be_passed(
     filled: Filled, published: Published, role_url: Callable[[str], str]
 ) -> None:
-    with Database(role_url("trainer")) as trainer:
+    with TrainerDatabase(role_url("trainer")) as trainer:
         kept = Forgetting(limited(1e6), trainer, published.folder, published.epoch)
         kept.carry_out(filled.held, now=0.0)
         assert filled.days == [2, 1]
@@ -320,7 +320,7 @@ def test_a_trainer_that_was_replaced_forgets_nothing(published: Published) -> No
 
 
 def test_training_goes_on_where_forgetting_fails(published: Published) -> None:
-    with Database("postgresql://nobody@127.0.0.1:1/nothing") as away:
+    with TrainerDatabase("postgresql://nobody@127.0.0.1:1/nothing") as away:
         kept = Forgetting(a_run(), away, published.folder, published.epoch)
         kept.carry_out(now=0.0)
     assert not kept.due(EVERY_SECONDS - 1)

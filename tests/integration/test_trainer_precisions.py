@@ -8,7 +8,7 @@ from concurrent.futures import Future
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -24,7 +24,7 @@ from zerofleet.learning.window import TrainBucket, Training, Window
 from zerofleet.models.folder import ModelFolder
 from zerofleet.models.session import ModelSession
 from zerofleet.records import GameRecord, is_held_out
-from zerofleet.services.trainer.variant_requests import VariantRequests
+from zerofleet.services.trainer.publishing import VariantRequests
 
 pytestmark = pytest.mark.slow
 
@@ -73,7 +73,8 @@ def variants_of(run: RunConfig, database: Database) -> tuple[VariantRequests, Wi
         Learner(SPEC, run), TrainBucket(run.trainer.samples_per_position), OverfitWatch(run.overfit)
     )
     window = Window(run, database, training)
-    return VariantRequests(run, SPEC, window, lambda purpose: len(purpose), print), window
+    stores = cast("Any", None)  # asked only while a variant is being made
+    return VariantRequests(run, SPEC, window, lambda purpose: len(purpose), stores), window
 
 
 def test_nothing_is_asked_for_where_the_run_file_wants_nothing(database: Database) -> None:

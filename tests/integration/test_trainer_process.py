@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 
 from tests.support.fork_server import Fork
+from tests.support.killed_publication import STEPS
 from tests.support.random_records import target_record
 from zerofleet.config import load_run
 from zerofleet.database import Database, Submission
 from zerofleet.games import spec
 from zerofleet.models.folder import ModelFolder
-from zerofleet.models.publish import POINTS
 from zerofleet.models.session import ModelSession
 from zerofleet.services.trainer.checkpoints import CheckpointFolder
 
@@ -180,6 +180,7 @@ def test_changed_network_sizes_are_refused(trainer: TrainerProcess) -> None:
 PUBLISHER = """
 import os, signal, sys
 from pathlib import Path
+from tests.support.killed_publication import STEPS, kill_after
 from zerofleet.database import Database
 from zerofleet.models.folder import ModelFolder
 from zerofleet.models.golden import Golden
@@ -190,17 +191,16 @@ with (root / "golden").open("rb") as file:
     golden = Golden.read(file)
 database = Database(os.environ["ZEROFLEET_DATABASE_URL"])
 
-def passing(point):
-    if point == stop_at:
-        os.kill(os.getpid(), signal.SIGKILL)
-
-def record(sha256, location, variants):
-    database.insert_model("process", version, sha256, version, {}, location, epoch, variants)
-
-publish(
-    ModelFolder(root / "models", "process"),
-    (root / "exported").read_bytes(), version, golden, record, passing=passing,
+if stop_at in STEPS:
+    kill_after(stop_at)
+published = publish(
+    ModelFolder(root / "models", "process"), (root / "exported").read_bytes(), version, golden,
 )
+sha256, location = published.sha256, published.location
+database.insert_model("process", version, sha256, version, {}, location, epoch, ())
+if stop_at == "record":
+    os.kill(os.getpid(), signal.SIGKILL)
+published.recorded()
 """
 
 
@@ -219,13 +219,14 @@ def test_publication_killed_at_every_point(trainer: TrainerProcess) -> None:
     epoch = trainer.database.acquire_fence("process", "trainer")
     publisher = trainer.folder / "publisher.py"
     publisher.write_text(PUBLISHER)
-    for stop_at in (*POINTS, "never"):
+    steps = [step for step in STEPS if step != "make_in_child"]  # it has no variants
+    for stop_at in (*steps, "record", "never"):
         arguments = [trainer.folder, stop_at, "1", str(epoch)]
         ended = Fork(publisher, arguments, trainer.environment, trainer.folder / "publisher.log")
         status = ended.wait(DEADLINE)
         assert status == (0 if stop_at == "never" else -signal.SIGKILL), ended.said()
         models = trainer.check_models()
-        assert len(models) == (1 if stop_at in {"recorded", "never"} else 0)
+        assert len(models) == (1 if stop_at in {"record", "never"} else 0)
     folder = ModelFolder(trainer.folder / "models", "process")
     assert folder.sweep(lambda sha256: trainer.database.names_file("process", sha256)) > 0
     leftovers = [path.name for path in trainer.folder.rglob(".*")]

@@ -136,6 +136,6 @@ def test_decisions_are_numbered_once() -> None:
 
 def test_the_pages_are_looked_at() -> None:
     assert len(PAGES) > 20
-    assert "src/zerofleet/match/verdict.py" in tree()
+    assert "src/zerofleet/verdict.py" in tree()
     assert not is_there("zerofleet.no_such_module")
     assert is_there("zerofleet.records.COLUMNS")

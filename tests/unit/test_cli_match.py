@@ -3,8 +3,8 @@
 import pytest
 
 from zerofleet.cli.match import player_names, score_interval
-from zerofleet.database import Pair
 from zerofleet.errors import ConfigError
+from zerofleet.verdict import Pair
 
 WON, LOST, EVEN, DRAWN = (1.0, 1.0), (0.0, 0.0), (1.0, 0.0), (0.5, 0.5)
 

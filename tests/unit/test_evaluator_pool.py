@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 
 from zerofleet.config import run_from_values
-from zerofleet.database import Database
+from zerofleet.database import EvaluatorDatabase
 from zerofleet.services.evaluator.context import EvaluatorContext, Players
 from zerofleet.services.evaluator.spare_games import RatingPool
 from zerofleet.waiting import Waits
@@ -41,7 +41,7 @@ class Record:
 async def test_the_same_results_are_rated_once() -> None:
     record = Record([Games("1", "random", 9, 0, 1)])
     run = run_from_values({"name": "r", "game": {"name": "tic_tac_toe"}})
-    context = EvaluatorContext(run, cast("Database", record), Waits(), "w", 1)
+    context = EvaluatorContext(run, cast("EvaluatorDatabase", record), Waits(), "w", 1)
     pool = RatingPool(context, cast("Players", None), asyncio.Event())  # no game is played
     await pool.rate()
     await pool.rate()

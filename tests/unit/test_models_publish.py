@@ -12,13 +12,14 @@ import pytest
 import torch
 
 from tests.support.fork_server import Fork
+from tests.support.killed_publication import STEPS
 from zerofleet.config import NetworkSection
 from zerofleet.errors import IncompatibleModelError
 from zerofleet.games import spec
 from zerofleet.learning import PolicyValueNet, export_onnx
 from zerofleet.models.folder import ModelFolder
 from zerofleet.models.golden import Golden, compare
-from zerofleet.models.publish import POINTS, check_in_child, publish
+from zerofleet.models.publish import check_in_child, publish
 from zerofleet.models.session import ModelSession
 
 
@@ -65,7 +66,7 @@ def test_the_child_refuses_other_answers(tmp_path: Path) -> None:
     folder = ModelFolder(tmp_path, "run")
     wrong = Golden(golden.observations, golden.policy_logits + 0.1, golden.value)
     with pytest.raises(IncompatibleModelError, match="disagrees with the network"):
-        publish(folder, model_bytes, 1, wrong, lambda *_: pytest.fail("a row was written"))
+        publish(folder, model_bytes, 1, wrong)
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
 
 
@@ -90,6 +91,7 @@ PUBLISHER = """
 import json, os, signal, sys
 from pathlib import Path
 import numpy as np
+from tests.support.killed_publication import STEPS, kill_after
 from zerofleet.models.folder import ModelFolder
 from zerofleet.models.golden import Golden
 from zerofleet.models.publish import publish
@@ -99,14 +101,6 @@ root, stop_at = Path(sys.argv[1]), sys.argv[2]
 with (root / "golden").open("rb") as file:
     golden = Golden.read(file)
 
-def passing(point):
-    if point == stop_at:
-        os.kill(os.getpid(), signal.SIGKILL)
-
-def record(sha256, path, variants):
-    with (root / "rows").open("a") as rows:
-        rows.write(json.dumps([sha256, *(variant.sha256 for variant in variants)]) + "\\n")
-
 folder = ModelFolder(root / "models", "run")
 recorded = (root / "rows").read_text() if (root / "rows").exists() else ""
 folder.sweep(lambda sha256: sha256 in recorded)
@@ -114,7 +108,15 @@ folder.sweep(lambda sha256: sha256 in recorded)
 drawn = np.random.default_rng().integers(0, 256, (64, 4), np.uint8)
 wanted = VariantRequest(("int8",), Positions(drawn, drawn), Bounds(1.0, 1.0), str)
 exported = (root / "exported").read_bytes()
-publish(folder, exported, 1, golden, record, wanted=wanted, passing=passing)
+if stop_at in STEPS:
+    kill_after(stop_at)
+published = publish(folder, exported, 1, golden, wanted=wanted)
+with (root / "rows").open("a") as rows:
+    names = [published.sha256, *(variant.sha256 for variant in published.variants)]
+    rows.write(json.dumps(names) + "\\n")
+if stop_at == "record":
+    os.kill(os.getpid(), signal.SIGKILL)
+published.recorded()
 """
 
 
@@ -133,11 +135,11 @@ def test_killed_at_every_point(tmp_path: Path) -> None:
     def run(stop_at: str) -> int:
         return Fork(publisher, [tmp_path, stop_at], {}, tmp_path / "log").wait(120)
 
-    for point in POINTS:
+    for step in (*STEPS, "record"):
         rows.unlink(missing_ok=True)
-        assert run(point) == -signal.SIGKILL, point
+        assert run(step) == -signal.SIGKILL, step
         recorded = rows.read_text().splitlines() if rows.exists() else []
-        assert len(recorded) == (1 if point == "recorded" else 0)
+        assert len(recorded) == (1 if step == "record" else 0)
         for line in recorded:
             names = json.loads(line)
             assert len(names) == 2  # fp32 and int8

@@ -308,7 +308,7 @@ def test_whoever_is_told_to_leave_does_not_wait(
     wanted = VariantRequest(("int8",), positions(), LOOSE, leave)
     before = children()
     with pytest.raises(_LeavingError, match="int8"):
-        publish(folder, model_bytes, 1, golden, lambda *_: pytest.fail("a row"), wanted=wanted)
+        publish(folder, model_bytes, 1, golden, wanted=wanted)
     assert children() <= before
     assert [path for path in folder.root.rglob("*") if path.is_file()] == []
 
@@ -316,19 +316,13 @@ def test_whoever_is_told_to_leave_does_not_wait(
 def test_a_model_is_published_with_what_was_accepted(folder: ModelFolder) -> None:
     """fp16 loses next to nothing of so small a network, int8 more."""
     model_bytes, golden = exported()
-    recorded: list[Any] = []
-    published = publish(
-        folder,
-        model_bytes,
-        1,
-        golden,
-        lambda *row: recorded.append(row),
-        wanted=request("fp16", "int8", bounds=Bounds(1e-7, 0.1)),
-    )
+    wanted = request("fp16", "int8", bounds=Bounds(1e-7, 0.1))
+    published = publish(folder, model_bytes, 1, golden, wanted=wanted)
+    published.recorded()
     half, quantized = published.variants
     assert (half.precision, half.reason) == ("fp16", "")
     assert quantized.reason.startswith("policy_kl ")
-    assert recorded == [(published.sha256, f"blobs/{published.sha256}.onnx", [half, quantized])]
+    assert published.location == f"blobs/{published.sha256}.onnx"
     files = {
         str(path.relative_to(folder.root)) for path in folder.root.rglob("*") if path.is_file()
     }

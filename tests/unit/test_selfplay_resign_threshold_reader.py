@@ -11,7 +11,7 @@ from zerofleet_core import GameColumns, SearchConfig, SelfPlay
 
 from tests.support.predictors import HashPredictor
 from zerofleet.config import RunConfig, run_from_values
-from zerofleet.database import Database
+from zerofleet.database import SelfplayDatabase, WorkerGames
 from zerofleet.errors import StoreUnavailableError
 from zerofleet.fleet.heartbeat import Heartbeats
 from zerofleet.services.selfplay.metrics import WorkerCollector
@@ -72,7 +72,7 @@ def make_engines(count: int) -> list[SelfPlay]:
 def make_resignation(
     thresholds: Thresholds, engines: Sequence[SelfPlay], **resign: Any
 ) -> ResignThresholdReader:
-    return ResignThresholdReader(make_run(**resign), cast("Database", thresholds), engines)
+    return ResignThresholdReader(make_run(**resign), cast("WorkerGames", thresholds), engines)
 
 
 def test_games_play_on_before_there_is_a_threshold() -> None:
@@ -128,7 +128,7 @@ async def test_figures_tell_the_threshold_and_the_games() -> None:
     worker = Worker(
         make_run(enabled=True, play_on_share=0.2),
         SelfplaySettings(run_file=Path("run.toml"), worker="one", selfplay_seed=1),
-        cast("Database", stores),
+        cast("SelfplayDatabase", stores),
         cast("Heartbeats", stores),
         HashPredictor(GAME),
     )

@@ -15,7 +15,7 @@ import structlog
 
 from tests.support.predictors import HashPredictor
 from zerofleet.config import run_from_values
-from zerofleet.database import Database, SaveStatus, Submission, SubmitStatus
+from zerofleet.database import SaveStatus, SelfplayDatabase, Submission, SubmitStatus
 from zerofleet.database.worker_games import PositionsAhead
 from zerofleet.errors import ConfigError, StoreUnavailableError
 from zerofleet.fleet.figures import TrainerFigures
@@ -119,7 +119,7 @@ def make_worker(
     return Worker(
         run_from_values(values),
         SelfplaySettings(run_file=Path("run.toml"), worker="one", selfplay_seed=1),
-        cast("Database", stores),
+        cast("SelfplayDatabase", stores),
         cast("Heartbeats", stores),
         Slow() if slow else HashPredictor("connect_four"),
     )

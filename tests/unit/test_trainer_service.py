@@ -14,8 +14,8 @@ from zerofleet.config import run_from_values
 from zerofleet.errors import ZerofleetError
 from zerofleet.learning.learner import Team
 from zerofleet.services.trainer import service
+from zerofleet.services.trainer.checkpoints import TrainerStores
 from zerofleet.services.trainer.service import TrainerThread
-from zerofleet.services.trainer.trainer_stores import TrainerStores
 from zerofleet.waiting import StoppedError, Waits
 
 NOTHING = cast("Any", None)

@@ -29,8 +29,9 @@ from zerofleet.fleet.figures import Z_95
 
 if TYPE_CHECKING:
     from zerofleet.config import RunConfig
-    from zerofleet.database import Database, MatchRow, Pair
+    from zerofleet.database import Database, MatchRow
     from zerofleet.fleet.heartbeat import Heartbeats
+    from zerofleet.verdict import Pair
 
 _Check = Callable[[], None]
 _Evaluator = Callable[[], AbstractContextManager[_Check]]

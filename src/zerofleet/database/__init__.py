@@ -1,16 +1,20 @@
 """The record of every run, in Postgres."""
 
 from zerofleet.database.connection import libpq_url, without_password
-from zerofleet.database.database import Database, Summary
+from zerofleet.database.database import (
+    Database,
+    EvaluatorDatabase,
+    InferenceDatabase,
+    SelfplayDatabase,
+    Summary,
+    TrainerDatabase,
+)
 from zerofleet.database.matches import (
-    GateRule,
-    Grounds,
     MatchGame,
     MatchKind,
     MatchRow,
     MatchScore,
     ModelName,
-    Pair,
     PlayerResult,
     RatingPlace,
     RatingRow,
@@ -20,19 +24,19 @@ from zerofleet.database.matches import (
 from zerofleet.database.metrics import ExamFigures, ExamRow, RecentPlay, WrongAnswer
 from zerofleet.database.migrate import check_database, migrate
 from zerofleet.database.models import ModelRow, NewVariant, VariantRow
-from zerofleet.database.promotions import Promotion, PromotionRow
-from zerofleet.database.retention import Kept, PartitionDrop, RemovableModel
-from zerofleet.database.v_resign import ResignRow
-from zerofleet.database.window_games import GameWindow, StoredGame, WindowBlocker
-from zerofleet.database.worker_games import SaveStatus, Submission, SubmitStatus
+from zerofleet.database.promotions import Promotion, PromotionChain, PromotionRow
+from zerofleet.database.retention import Kept, PartitionDrop, RemovableModel, Retentions
+from zerofleet.database.v_resign import Resignations, ResignRow
+from zerofleet.database.window_games import GameWindow, StoredGame, WindowBlocker, WindowGames
+from zerofleet.database.worker_games import SaveStatus, Submission, SubmitStatus, WorkerGames
 
 __all__ = [
     "Database",
+    "EvaluatorDatabase",
     "ExamFigures",
     "ExamRow",
     "GameWindow",
-    "GateRule",
-    "Grounds",
+    "InferenceDatabase",
     "Kept",
     "MatchGame",
     "MatchKind",
@@ -41,24 +45,30 @@ __all__ = [
     "ModelName",
     "ModelRow",
     "NewVariant",
-    "Pair",
     "PartitionDrop",
     "PlayerResult",
     "Promotion",
+    "PromotionChain",
     "PromotionRow",
     "RatingPlace",
     "RatingRow",
     "RecentPlay",
     "RemovableModel",
     "ResignRow",
+    "Resignations",
+    "Retentions",
     "SaveStatus",
+    "SelfplayDatabase",
     "StoredGame",
     "Submission",
     "SubmitStatus",
     "Summary",
+    "TrainerDatabase",
     "VariantRow",
     "Verdict",
     "WindowBlocker",
+    "WindowGames",
+    "WorkerGames",
     "WrongAnswer",
     "check_database",
     "libpq_url",

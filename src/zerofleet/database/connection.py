@@ -9,6 +9,7 @@ import socket
 import threading
 import time
 from collections.abc import Generator
+from datetime import UTC, datetime, timedelta
 from typing import Any, Self
 
 import psycopg2
@@ -291,6 +292,12 @@ class ConnectionPool:
                 f"Postgres at {self._place} answers, but its functions and views are those of "
                 "another version of zerofleet: run `zerofleet migrate`"
             )
+
+    def clock_ahead(self) -> timedelta:
+        """How far this machine's clock is ahead of Postgres'; negative: behind."""
+        before = datetime.now(UTC)
+        [row] = self._rows("SELECT clock_timestamp() AS at")
+        return before + (datetime.now(UTC) - before) / 2 - row.at
 
     @contextlib.contextmanager
     def _transaction(self) -> Generator[Connection]:

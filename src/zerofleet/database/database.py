@@ -1,4 +1,4 @@
-"""All that zerofleet asks of Postgres."""
+"""The record as each service may use it: one class for each service, and one with everything."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from sqlalchemy import exc
 from zerofleet.config import RunConfig
 from zerofleet.database.connection import ConnectionPool, explain
 from zerofleet.database.matches import Matches, Ratings
-from zerofleet.database.metrics import Metrics, RecentPlays
-from zerofleet.database.models import Models, Variants
-from zerofleet.database.promotions import Promotions
+from zerofleet.database.metrics import Exams, Metrics
+from zerofleet.database.models import Models, NewModels
+from zerofleet.database.promotions import PromotionChain, Promotions
 from zerofleet.database.retention import Retentions
 from zerofleet.database.v_resign import Resignations
-from zerofleet.database.window_games import Windows
+from zerofleet.database.window_games import WindowGames
 from zerofleet.database.worker_games import WorkerGames
 from zerofleet.errors import ConfigError, RunNotRegisteredError
 
@@ -100,35 +100,27 @@ class Summary:
     held_out_value_loss: float | None
 
 
-class Summaries(ConnectionPool):
-    """The overview of a run."""
+class Runs(ConnectionPool):
+    """The registered runs."""
 
-    def summary(self, run: str) -> Summary:
-        """Where a run stands."""
-        [row] = self._rows(_SUMMARY, run=run)
-        return Summary(*row)
+    def require_run(self, run: RunConfig) -> None:
+        """Check that the run is registered, for a service that may not do that itself.
+
+        Raises:
+            RunNotRegisteredError: it is not yet.
+            ConfigError: there is a run of this name that plays another game.
+        """
+        rows = self._rows("SELECT game FROM runs WHERE name = :name", name=run.name)
+        if not rows:
+            raise RunNotRegisteredError(
+                f"the run '{run.name}' is not registered in Postgres at {self._place} yet: its "
+                "trainer, its evaluator or `zerofleet up` does that when it starts"
+            )
+        _check_game(run, rows[0].game)
 
 
-class Database(
-    WorkerGames,
-    Windows,
-    Resignations,
-    Models,
-    Retentions,
-    Variants,
-    Matches,
-    Promotions,
-    Ratings,
-    Metrics,
-    RecentPlays,
-    Summaries,
-):
-    """The record of every run, over a few connections; a context manager.
-
-    Its methods block: call them from a thread where an event loop runs. All of them raise
-    ``StoreUnavailableError`` when Postgres does not answer, within about half a minute even when
-    it is frozen, and all of them may then be called again with the same arguments.
-    """
+class Leadership(Runs):
+    """Registering a run, and becoming its one trainer or its one evaluator."""
 
     def register_run(self, run: RunConfig) -> None:
         """Make the run's row, or refresh its configuration; safe to repeat.
@@ -148,21 +140,6 @@ class Database(
             raise ConfigError(explain(error.orig or error)) from error
         _check_game(run, row.game)
 
-    def require_run(self, run: RunConfig) -> None:
-        """Check that the run is registered, for a service that may not do that itself.
-
-        Raises:
-            RunNotRegisteredError: it is not yet.
-            ConfigError: there is a run of this name that plays another game.
-        """
-        rows = self._rows("SELECT game FROM runs WHERE name = :name", name=run.name)
-        if not rows:
-            raise RunNotRegisteredError(
-                f"the run '{run.name}' is not registered in Postgres at {self._place} yet: its "
-                "trainer, its evaluator or `zerofleet up` does that when it starts"
-            )
-        _check_game(run, rows[0].game)
-
     def acquire_fence(self, run: str, role: FencedRole, *, above: int = 0) -> int:
         """Become the one trainer, or the one evaluator, whose writes are taken.
 
@@ -180,6 +157,40 @@ class Database(
             "SELECT acquire_fence(:run, :role, :above) AS epoch", run=run, role=role, above=above
         )
         return row.epoch
+
+
+class Summaries(ConnectionPool):
+    """The overview of a run."""
+
+    def summary(self, run: str) -> Summary:
+        """Where a run stands."""
+        [row] = self._rows(_SUMMARY, run=run)
+        return Summary(*row)
+
+
+class SelfplayDatabase(WorkerGames, PromotionChain, Runs):
+    """The record as self-play may use it; see ``Database``."""
+
+
+class InferenceDatabase(Models, PromotionChain):
+    """The record as inference may use it; see ``Database``."""
+
+
+class TrainerDatabase(WindowGames, Resignations, NewModels, Retentions, Metrics, Leadership):
+    """The record as the trainer may use it; see ``Database``."""
+
+
+class EvaluatorDatabase(Matches, Ratings, Exams, Models, Promotions, Leadership):
+    """The record as an evaluator may use it; see ``Database``."""
+
+
+class Database(SelfplayDatabase, InferenceDatabase, TrainerDatabase, EvaluatorDatabase, Summaries):
+    """The whole record of every run, over a few connections; a context manager.
+
+    Methods block: call them from a thread where an event loop runs. They raise
+    ``StoreUnavailableError`` when Postgres does not answer, within about half a minute even when
+    it is frozen. Each may then be called again with the same arguments.
+    """
 
 
 def _check_game(run: RunConfig, stored: str) -> None:

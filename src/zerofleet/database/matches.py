@@ -19,6 +19,7 @@ from zerofleet.database.connection import ConnectionPool
 from zerofleet.database.worker_games import Submission, encode_submissions
 from zerofleet.errors import ConfigError, RecordRejectedError, StaleEpochError
 from zerofleet.records import GameRecord
+from zerofleet.verdict import GateRule, Grounds, Pair
 
 Verdict = Literal["promoted", "rejected", "skipped"]
 
@@ -109,32 +110,6 @@ ON CONFLICT (run, player) DO UPDATE SET
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Pair:
-    """Both games of one opening, as the first-named player sees them."""
-
-    opening: int
-    scores: tuple[float, float]  # as the first player, as the second
-    repeated: bool  # both games repeat, move by move, a game of an earlier pair
-
-    @property
-    def points(self) -> float:
-        """From 0 to 2."""
-        return sum(self.scores)
-
-
-@dataclass(frozen=True, slots=True)
-class Grounds:
-    """What a verdict rests on; None where no games were counted."""
-
-    decided_by: str | None = None
-    score: float | None = None  # of the candidate over the counted games, points per game
-    llr: float | None = None
-    games_counted: int | None = None
-    duplicates: int | None = None  # games left out
-    pentanomial: tuple[int, ...] | None = None  # counted pairs by 0, 0.5, 1, 1.5, 2 points
-
-
 def pair_of(row: Row[Any]) -> Pair:
     """A pair, from a row of ``PAIRS``."""
     return Pair(row.opening, (row.first, row.second), row.repeated)
@@ -173,16 +148,6 @@ class ModelName:
 
     def __str__(self) -> str:
         return str(self.version) if self.precision is None else f"{self.version}/{self.precision}"
-
-
-@dataclass(frozen=True, slots=True)
-class GateRule:
-    """What decides a match of the gate; it keeps the rule that it began with."""
-
-    threshold: float  # the candidate is promoted when its score is above this
-    sprt_elo: tuple[float, float] | None = None  # None: no sequential test
-    sprt_error: float | None = None
-    draws_only: Literal["promote", "reject"] | None = None  # None: the threshold decides
 
 
 @dataclass(frozen=True, slots=True)

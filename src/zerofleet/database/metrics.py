@@ -1,4 +1,4 @@
-"""Measurements of a run: losses, exams, games that did not replay, and how varied self-play is."""
+"""Measurements of a run: losses, events of training, exams, and how varied self-play is."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any, Literal
-from uuid import UUID
 
 from sqlalchemy import text
 
@@ -129,8 +128,45 @@ class ExamRow:
     figures: ExamFigures
 
 
+@dataclass(frozen=True, slots=True)
+class RecentPlay:
+    """Of the last 1,000 games of self-play, and of the trainer's newest measurement."""
+
+    games: int = 0
+    distinct_game_share: float | None = None
+    """Other moves than the rest; None: there is no game."""
+    drawn_game_share: float | None = None
+    """None: there is no game."""
+    policy_entropy: float | None = None
+    """Of the network's policy, nats; None: not measured yet."""
+    target_entropy: float | None = None
+    """Of the search's policy, likewise."""
+    first_policy_entropy: float | None = None
+    """What policy_entropy was when it was first measured."""
+
+    def narrows(self, max_length: int, *, was_narrow: bool) -> str | None:
+        """Why self-play is too narrow, and what to do; None while it is not.
+
+        Args:
+            max_length: of a game, in plies.
+            was_narrow: whether it was before; then it takes more to be wide again.
+        """
+        if max_length <= _SHORT_GAME:
+            return None
+        share = self.distinct_game_share
+        least = ENOUGH_DISTINCT if was_narrow else LEAST_DISTINCT
+        if self.games < NEWEST_GAMES or share is None or share >= least:
+            return None
+        return (
+            f"{share:.1%} of the last {self.games:,} games differ, less than {least:.0%}: raise "
+            "random_opening_plies and random_opening_share, fork_share, and temperature, "
+            "root_policy_temperature or dirichlet_fraction (at a Gumbel root gumbel_scale) "
+            "of [search]"
+        )
+
+
 class Metrics(ConnectionPool):
-    """Writing and reading what is measured."""
+    """Measurements and events of training, and a look at the newest games."""
 
     def insert_train_metrics(
         self, run: str, step: int, split: Split, values: Mapping[str, Any], epoch: int
@@ -233,6 +269,19 @@ class Metrics(ConnectionPool):
         )
         return [TrainEvent(*row) for row in rows]
 
+    def recent_play(self, run: str) -> RecentPlay:
+        """Of the view ``recent_play``, whose cost does not grow with the run."""
+        rows = self._rows(
+            "SELECT games, distinct_game_share, drawn_game_share, policy_entropy, target_entropy, "
+            "first_policy_entropy FROM recent_play WHERE run = :run",
+            run=run,
+        )
+        return RecentPlay(*rows[0]) if rows else RecentPlay()
+
+
+class Exams(ConnectionPool):
+    """Exams of models."""
+
     def insert_exam(
         self,
         run: str,
@@ -292,63 +341,3 @@ class Metrics(ConnectionPool):
         )
         found = map(list[Any], rows)
         return [ExamRow(*row[:8], figures=ExamFigures(*row[8:])) for row in found]
-
-    def reject_game(self, run: str, game_uid: UUID, reason: str) -> None:
-        """Note that a stored game does not replay; ``read_games`` leaves it out from now on."""
-        self._run(
-            "INSERT INTO rejected_games (run, game_uid, reason) "
-            "VALUES (:run, CAST(:game_uid AS uuid), :reason) ON CONFLICT DO NOTHING",
-            run=run,
-            game_uid=str(game_uid),
-            reason=reason,
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class RecentPlay:
-    """Of the last 1,000 games of self-play, and of the trainer's newest measurement."""
-
-    games: int = 0
-    distinct_game_share: float | None = None
-    """Other moves than the rest; None: there is no game."""
-    drawn_game_share: float | None = None
-    """None: there is no game."""
-    policy_entropy: float | None = None
-    """Of the network's policy, nats; None: not measured yet."""
-    target_entropy: float | None = None
-    """Of the search's policy, likewise."""
-    first_policy_entropy: float | None = None
-    """What policy_entropy was when it was first measured."""
-
-    def narrows(self, max_length: int, *, was_narrow: bool) -> str | None:
-        """Why self-play is too narrow, and what to do; None while it is not.
-
-        Args:
-            max_length: of a game, in plies.
-            was_narrow: whether it was before; then it takes more to be wide again.
-        """
-        if max_length <= _SHORT_GAME:
-            return None
-        share = self.distinct_game_share
-        least = ENOUGH_DISTINCT if was_narrow else LEAST_DISTINCT
-        if self.games < NEWEST_GAMES or share is None or share >= least:
-            return None
-        return (
-            f"{share:.1%} of the last {self.games:,} games differ, less than {least:.0%}: raise "
-            "random_opening_plies and random_opening_share, fork_share, and temperature, "
-            "root_policy_temperature or dirichlet_fraction (at a Gumbel root gumbel_scale) "
-            "of [search]"
-        )
-
-
-class RecentPlays(ConnectionPool):
-    """A look at the newest games of a run."""
-
-    def recent_play(self, run: str) -> RecentPlay:
-        """Of the view ``recent_play``, whose cost does not grow with the run."""
-        rows = self._rows(
-            "SELECT games, distinct_game_share, drawn_game_share, policy_entropy, target_entropy, "
-            "first_policy_entropy FROM recent_play WHERE run = :run",
-            run=run,
-        )
-        return RecentPlay(*rows[0]) if rows else RecentPlay()

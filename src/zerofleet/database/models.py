@@ -43,7 +43,53 @@ class ModelRow:
 
 
 class Models(ConnectionPool):
-    """Inserting and finding models."""
+    """Reading models and their variants."""
+
+    def models(self, run: str) -> list[ModelRow]:
+        """Every model of a run whose files are kept, oldest first; the newest always are."""
+        rows = self._rows(
+            f"SELECT {_COLUMNS} FROM models WHERE run = :run AND removed_at IS NULL "
+            "ORDER BY version",
+            run=run,
+        )
+        return [_model(row) for row in rows]
+
+    def model(self, run: str, version: int) -> ModelRow | None:
+        """One model of a run, also one whose files are not kept any more."""
+        rows = self._rows(
+            f"SELECT {_COLUMNS} FROM models WHERE run = :run AND version = :version",
+            run=run,
+            version=version,
+        )
+        return _model(rows[0]) if rows else None
+
+    def variants(self, run: str, version: int) -> list[VariantRow]:
+        """All variants of a model, the refused ones too, by precision.
+
+        Their set never changes: a model without variants here will never have any.
+        """
+        rows = self._rows(
+            "SELECT run, version, precision, sha256, location, policy_kl, value_difference, "
+            "accepted, reason, created_at FROM model_variants "
+            "WHERE run = :run AND version = :version ORDER BY precision",
+            run=run,
+            version=version,
+        )
+        return [VariantRow(*row) for row in rows]
+
+    def names_file(self, run: str, sha256: str) -> bool:
+        """Whether a file is that of a model of the run, or of a variant of one."""
+        [row] = self._rows(
+            "SELECT EXISTS (SELECT FROM models WHERE run = :run AND sha256 = :sha256) OR "
+            "EXISTS (SELECT FROM model_variants WHERE run = :run AND sha256 = :sha256) AS known",
+            run=run,
+            sha256=sha256,
+        )
+        return row.known
+
+
+class NewModels(Models):
+    """Inserting models, each with its variants."""
 
     def insert_model(
         self,
@@ -95,24 +141,6 @@ class Models(ConnectionPool):
                     f"model {version} of the run {run} cannot be published: "
                     f"{explain(error.orig or error)}"
                 ) from error
-
-    def models(self, run: str) -> list[ModelRow]:
-        """Every model of a run whose files are kept, oldest first; the newest always are."""
-        rows = self._rows(
-            f"SELECT {_COLUMNS} FROM models WHERE run = :run AND removed_at IS NULL "
-            "ORDER BY version",
-            run=run,
-        )
-        return [_model(row) for row in rows]
-
-    def model(self, run: str, version: int) -> ModelRow | None:
-        """One model of a run, also one whose files are not kept any more."""
-        rows = self._rows(
-            f"SELECT {_COLUMNS} FROM models WHERE run = :run AND version = :version",
-            run=run,
-            version=version,
-        )
-        return _model(rows[0]) if rows else None
 
 
 def _model(row: Row[Any]) -> ModelRow:
@@ -167,34 +195,6 @@ class VariantRow:
     accepted: bool
     reason: str  # why it was refused; empty where it was not
     created_at: datetime
-
-
-class Variants(ConnectionPool):
-    """Reading variants; they are written with their model."""
-
-    def variants(self, run: str, version: int) -> list[VariantRow]:
-        """All variants of a model, the refused ones too, by precision.
-
-        Their set never changes: a model without variants here will never have any.
-        """
-        rows = self._rows(
-            "SELECT run, version, precision, sha256, location, policy_kl, value_difference, "
-            "accepted, reason, created_at FROM model_variants "
-            "WHERE run = :run AND version = :version ORDER BY precision",
-            run=run,
-            version=version,
-        )
-        return [VariantRow(*row) for row in rows]
-
-    def names_file(self, run: str, sha256: str) -> bool:
-        """Whether a file is that of a model of the run, or of a variant of one."""
-        [row] = self._rows(
-            "SELECT EXISTS (SELECT FROM models WHERE run = :run AND sha256 = :sha256) OR "
-            "EXISTS (SELECT FROM model_variants WHERE run = :run AND sha256 = :sha256) AS known",
-            run=run,
-            sha256=sha256,
-        )
-        return row.known
 
 
 def write_variants(

@@ -9,8 +9,9 @@ from psycopg2 import errorcodes
 from sqlalchemy import exc, text
 
 from zerofleet.database.connection import ConnectionPool, explain
-from zerofleet.database.matches import Grounds, write_verdict
+from zerofleet.database.matches import write_verdict
 from zerofleet.errors import ModelNotFoundError, StaleEpochError
+from zerofleet.verdict import Grounds
 
 _FROM = "FROM promotions JOIN models USING (run, version) WHERE run = :run ORDER BY seq DESC"
 _SELECT = f"SELECT seq, version, sha256 {_FROM}"
@@ -39,8 +40,8 @@ class PromotionRow:
     at: datetime
 
 
-class Promotions(ConnectionPool):
-    """Reading the chain and adding to it."""
+class PromotionChain(ConnectionPool):
+    """Reading the chain."""
 
     def promotion_head(self, run: str) -> Promotion | None:
         """The end of the chain: the best model. None before the first promotion."""
@@ -60,6 +61,10 @@ class Promotions(ConnectionPool):
             )
             for row in rows
         ]
+
+
+class Promotions(PromotionChain):
+    """Adding to the chain."""
 
     def promote(
         self,

@@ -80,7 +80,7 @@ class ResignRow:
 
 
 class Resignations(ConnectionPool):
-    """Computing v_resign, which the trainer does, and reading it, which workers do."""
+    """Computing v_resign."""
 
     def compute_v_resign(
         self,
@@ -124,8 +124,3 @@ class Resignations(ConnectionPool):
             highest=highest,
         )
         return ResignRow(*row)
-
-    def last_v_resign(self, run: str) -> float | None:
-        """v_resign as last computed; None while no player resigns."""
-        [row] = self._rows("SELECT last_v_resign(:run) AS threshold", run=run)
-        return row.threshold

@@ -181,7 +181,7 @@ class WindowBlocker:
         )
 
 
-class Windows(ConnectionPool):
+class WindowGames(ConnectionPool):
     """Reading stored games without ever skipping one that commits late."""
 
     def read_games(
@@ -264,6 +264,16 @@ class Windows(ConnectionPool):
         if not rows or rows[0].waiting_seconds < _BLOCKER_SECONDS:
             return None
         return WindowBlocker(*rows[0])
+
+    def reject_game(self, run: str, game_uid: UUID, reason: str) -> None:
+        """Note that a stored game does not replay; ``read_games`` leaves it out from now on."""
+        self._run(
+            "INSERT INTO rejected_games (run, game_uid, reason) "
+            "VALUES (:run, CAST(:game_uid AS uuid), :reason) ON CONFLICT DO NOTHING",
+            run=run,
+            game_uid=str(game_uid),
+            reason=reason,
+        )
 
     def count_games(self, run: str, kind: str = "selfplay") -> int:
         """How many games are stored."""

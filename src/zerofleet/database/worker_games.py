@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import Any, Literal, TypeVar, cast
 from uuid import UUID
@@ -181,11 +180,10 @@ class WorkerGames(ConnectionPool):
         )
         return PositionsAhead(*rows[0]) if rows else PositionsAhead(0.0, None)
 
-    def clock_ahead(self) -> timedelta:
-        """How far this machine's clock is ahead of Postgres'; negative: behind."""
-        before = datetime.now(UTC)
-        [row] = self._rows("SELECT clock_timestamp() AS at")
-        return before + (datetime.now(UTC) - before) / 2 - row.at
+    def last_v_resign(self, run: str) -> float | None:
+        """v_resign as last computed; None while no player resigns."""
+        [row] = self._rows("SELECT last_v_resign(:run) AS threshold", run=run)
+        return row.threshold
 
     def submit_game(self, run: str, worker: str, submission: Submission) -> SubmitStatus:
         """Store one finished game, as ``submit_games``.

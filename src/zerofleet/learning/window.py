@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from zerofleet_core import ReplayBuffer
 
 from zerofleet.config import RunConfig, TrainerSection
-from zerofleet.database import Database, StoredGame, WindowBlocker
+from zerofleet.database import StoredGame, WindowBlocker, WindowGames
 from zerofleet.database.metrics import Split
 from zerofleet.database.window_games import AskedColumn
 from zerofleet.errors import StoreUnavailableError
@@ -209,7 +209,7 @@ class Window:
         training: its bucket counts new positions.
     """
 
-    def __init__(self, run: RunConfig, database: Database, training: Training) -> None:
+    def __init__(self, run: RunConfig, database: WindowGames, training: Training) -> None:
         self._settings = settings = run.trainer
         self._run = run.name
         self._game = run.game.name

@@ -1,4 +1,4 @@
-"""Publication of a model: its files first, checked by other processes; the rows last.
+"""Publication of a model's files, each checked by another process; the caller writes its rows.
 
 A trainer that is killed at any point leaves either rows whose files load, or no rows. A temporary
 file or a file without a row, which it may leave as well, is swept or published again at the next
@@ -26,8 +26,6 @@ from zerofleet.models.shape import Shape
 from zerofleet.models.variant import Variant, VariantRequest
 
 CHECK_SECONDS = 120.0
-POINTS = ("staged", "checked", "made", "announced", "published", "exposed", "recorded")
-"""Names of the points between two steps of a publication, in order."""
 
 _VARIANT_SECONDS = 900.0
 _POLL_SECONDS = 1.0
@@ -35,18 +33,20 @@ _POLL_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """What a publication made."""
+    """A model whose files are in the store; no row names them yet."""
 
     sha256: str  # of the fp32 file
+    location: str  # of the fp32 file within the store
     variants: tuple[Variant, ...]
+    _withdraw: Callable[[], None]  # removes the note of its files
 
+    def recorded(self) -> None:
+        """Remove the note by which a sweep finds its files; call it once the rows are written.
 
-def _nothing(*_: object) -> None:
-    """Does nothing, where no callback is wanted."""
-
-
-Record = Callable[[str, str, Sequence[Variant]], None]
-"""Writes the rows: sha256 and place, within the store, of the fp32 file; all variants."""
+        A note that cannot be removed is left to the next sweep.
+        """
+        with contextlib.suppress(OSError, StoreUnavailableError):
+            self._withdraw()
 
 
 def publish(
@@ -54,22 +54,21 @@ def publish(
     model_bytes: bytes,
     version: int,
     golden: Golden,
-    record: Record,
     *,
     wanted: VariantRequest | None = None,
-    passing: Callable[[str], None] = _nothing,
 ) -> Published:
-    """Publish a model under its sha256, variants of it beside it, and record them.
+    """Put a model into the store under its sha256, with its variants.
 
     Args:
         store: where the run's models live.
         model_bytes: the exported model.
         version: its number within the run.
         golden: what the network says about some positions, for the check.
-        record: called once everything else is in the store.
         wanted: the variants; None: none. One that is refused, or whose process dies, does not
             hinder the others or the model.
-        passing: called with each name of ``POINTS`` as it is passed, for tests that stop there.
+
+    Returns:
+        What the rows must name. The files are swept unless a row names them.
 
     Raises:
         IncompatibleModelError: the fp32 file does not load or disagrees with the network; nothing
@@ -81,32 +80,22 @@ def publish(
     staged = store.stage(model_bytes)
     files, variants = [staged], list[Variant]()
     try:
-        passing("staged")
         check_in_child(staged, golden)
-        passing("checked")
         if wanted is not None:
             for precision in wanted.precisions:
                 variant, file = make_in_child(store, staged, shape, precision, wanted)
                 variants.append(variant)
                 files += [file] if file else []
-        passing("made")
         # Noted first: after a crash the next try may make other files, from later weights and other
         # positions, and no row would name these ones.
         withdraw = store.announce(file.sha256 for file in files)
-        passing("announced")
         for file in files:
             store.publish(file)
     finally:
         for file in files:
             file.path.unlink(missing_ok=True)
-    passing("published")
     store.expose(staged.sha256, version, shape)
-    passing("exposed")
-    record(staged.sha256, store.location(staged.sha256), variants)
-    passing("recorded")
-    with contextlib.suppress(OSError, StoreUnavailableError):
-        withdraw()  # the model is published: a note that stays is removed by the next sweep
-    return Published(staged.sha256, tuple(variants))
+    return Published(staged.sha256, store.location(staged.sha256), tuple(variants), withdraw)
 
 
 def check_in_child(staged: StagedModel, golden: Golden) -> Difference:
@@ -172,7 +161,10 @@ class _ChildError(Exception):
 
 
 def _ask_child(
-    command: Sequence[str], content: bytes, seconds: float, waiting: Callable[[], None] = _nothing
+    command: Sequence[str],
+    content: bytes,
+    seconds: float,
+    waiting: Callable[[], None] = lambda: None,
 ) -> bytes:
     """Run a module in a process of its own; returns what it writes to standard output.
 

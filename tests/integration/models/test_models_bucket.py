@@ -225,7 +225,9 @@ def a_publication(store: ModelBucket, number: int, rows: list[str]) -> None:
     golden = Golden(
         np.zeros((2, 16), np.uint8), np.zeros((2, 7), np.float32), np.zeros(2, np.float32)
     )
-    publish(store, rng.bytes(1000), 1, golden, lambda sha256, *_: rows.append(sha256))
+    published = publish(store, rng.bytes(1000), 1, golden)
+    rows.append(published.sha256)
+    published.recorded()
 
 
 @pytest.mark.parametrize("when", ["before", "after"])

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from zerofleet.database import MatchRow
-from zerofleet.match.verdict import judge
+from zerofleet.verdict import judge
 
 RUN = """
 name = "sequential"

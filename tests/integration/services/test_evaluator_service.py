@@ -8,7 +8,8 @@ import pytest
 import redis
 
 from zerofleet.best_pointer import BestPointer
-from zerofleet.database import GateRule, MatchRow, Promotion
+from zerofleet.database import MatchRow, Promotion
+from zerofleet.verdict import GateRule
 
 RUN = """
 name = "judged"

@@ -15,7 +15,7 @@ import pytest
 from zerofleet import games
 from zerofleet.best_pointer import BestPointer
 from zerofleet.client import AsyncModel, AsyncPlayer
-from zerofleet.database import Database
+from zerofleet.database import InferenceDatabase
 from zerofleet.fleet.figures import InferenceFigures
 from zerofleet.fleet.heartbeat import Heartbeats
 from zerofleet.fleet.report import doing_text
@@ -119,7 +119,7 @@ def test_what_the_record_says_of_variants(fleet: Any, role_url: Callable[[str], 
     publish(fleet, 1, ("int8",))
     publish(fleet, 2, ())
     with (
-        Database(role_url("worker")) as database,
+        InferenceDatabase(role_url("worker")) as database,
         contextlib.closing(BestPointer(fleet.redis_url, "serving")) as pointer,
     ):
         source = StoredModels("serving", database, pointer)
@@ -132,7 +132,7 @@ def test_definitions_of_another_version_keep_no_model_from_being_served(fleet: A
     publish(fleet, 1, ("int8",))
     fleet.database._run("UPDATE definitions SET digest = 'other' || digest")
     with (
-        Database(fleet.database_url) as database,
+        InferenceDatabase(fleet.database_url) as database,
         contextlib.closing(BestPointer(fleet.redis_url, "serving")) as pointer,
     ):
         source = StoredModels("serving", database, pointer)

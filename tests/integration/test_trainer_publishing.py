@@ -14,15 +14,14 @@ from zerofleet.learning import PolicyValueNet
 from zerofleet.learning.export import GOLDEN_POSITIONS, golden_observations
 from zerofleet.models.folder import ModelFolder
 from zerofleet.models.session import ModelSession
-from zerofleet.services.trainer.candidates import Candidates
-from zerofleet.services.trainer.checkpoints import CheckpointFolder
-from zerofleet.services.trainer.trainer_stores import TrainerStores
+from zerofleet.services.trainer.checkpoints import CheckpointFolder, TrainerStores
+from zerofleet.services.trainer.publishing import Publisher
 from zerofleet.waiting import Waits
 
 SPEC = spec("tic_tac_toe")
 
 
-def a_publisher(folder: Path, database: Database, epoch: int) -> Candidates:
+def a_publisher(folder: Path, database: Database, epoch: int) -> Publisher:
     stores = TrainerStores(
         database,
         ModelFolder(folder, "test"),
@@ -31,7 +30,7 @@ def a_publisher(folder: Path, database: Database, epoch: int) -> Candidates:
         Event(),
         lambda: None,
     )
-    return Candidates("test", SPEC, stores, epoch, 10, database.models("test"))
+    return Publisher("test", SPEC, stores, epoch, 10, database.models("test"))
 
 
 @pytest.fixture

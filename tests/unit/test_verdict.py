@@ -3,14 +3,15 @@
 import math
 import random
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pytest
 
-from zerofleet.database import GateRule, MatchRow, Pair
-from zerofleet.match.verdict import (
+from zerofleet.verdict import (
+    GateRule,
+    Pair,
     elo_score,
     judge,
     llr_bound,
@@ -20,16 +21,20 @@ from zerofleet.match.verdict import (
     regularised,
 )
 
-NOW = datetime(2026, 1, 1, tzinfo=UTC)
 WON, LOST, EVEN, DRAWN = (1.0, 1.0), (0.0, 0.0), (1.0, 0.0), (0.5, 0.5)
 
 
-def match(pairs: int, threshold: float = 0.5, **rule: Any) -> MatchRow:
-    rules = GateRule(threshold, **rule)
-    return MatchRow(1, "r", "gate", "2", "1", 2 * pairs, 50, 7, NOW, rule=rules)
+@dataclass(frozen=True)
+class Match:
+    games: int
+    rule: GateRule
 
 
-def sprt(pairs: int, threshold: float = 0.5, **rule: Any) -> MatchRow:
+def match(pairs: int, threshold: float = 0.5, **rule: Any) -> Match:
+    return Match(2 * pairs, GateRule(threshold, **rule))
+
+
+def sprt(pairs: int, threshold: float = 0.5, **rule: Any) -> Match:
     return match(pairs, threshold, sprt_elo=(0.0, 35.0), sprt_error=0.05, **rule)
 
 

@@ -26,16 +26,64 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from zerofleet.database import GateRule, Grounds, MatchRow, Pair
-
 POINTS = np.asarray([0.0, 0.25, 0.5, 0.75, 1.0])  # [5] float64, score per game of a pair
 
 _UNSEEN = 0.5  # pairs; see regularised
+
+
+@dataclass(frozen=True, slots=True)
+class GateRule:
+    """The rule that decides a match of the gate; it keeps the rule that it began with."""
+
+    threshold: float  # the candidate is promoted when its score is above this
+    sprt_elo: tuple[float, float] | None = None  # None: no sequential test
+    sprt_error: float | None = None
+    draws_only: Literal["promote", "reject"] | None = None  # None: the threshold decides
+
+
+class GateMatch(Protocol):
+    """A match between two players, first the candidate."""
+
+    @property
+    def games(self) -> int:
+        """Games when it is over; with a sequential test the most of them."""
+        ...
+
+    @property
+    def rule(self) -> GateRule | None:
+        """The rule; None where the match is not one of the gate."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Both games of one opening, as the first-named player sees them."""
+
+    opening: int
+    scores: tuple[float, float]  # as the first player, as the second
+    repeated: bool  # both games repeat, move by move, a game of an earlier pair
+
+    @property
+    def points(self) -> float:
+        """Sum of the two scores, from 0 to 2."""
+        return sum(self.scores)
+
+
+@dataclass(frozen=True, slots=True)
+class Grounds:
+    """The figures behind a verdict; None where no games were counted."""
+
+    decided_by: str | None = None
+    score: float | None = None  # of the candidate over the counted games, points per game
+    llr: float | None = None
+    games_counted: int | None = None
+    duplicates: int | None = None  # games left out
+    pentanomial: tuple[int, ...] | None = None  # counted pairs by 0, 0.5, 1, 1.5, 2 points
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +94,7 @@ class Standing:
     grounds: Grounds
 
 
-def judge(match: MatchRow, pairs: Sequence[Pair]) -> Standing:
+def judge(match: GateMatch, pairs: Sequence[Pair]) -> Standing:
     """Judge a match by its rule.
 
     A sequential test is evaluated after each pair, so that its verdict depends neither on how many
@@ -60,7 +108,7 @@ def judge(match: MatchRow, pairs: Sequence[Pair]) -> Standing:
         pairs: the complete pairs, in the order of openings.
     """
     rule = match.rule
-    assert rule is not None, f"match {match.match_id} is a {match.kind} and has no verdict"
+    assert rule is not None, "a match without a rule has no verdict"
     whole = match.games // 2
     prefix = _prefix(match, pairs)
     counts = _cumulative(prefix)
@@ -86,7 +134,7 @@ def judge(match: MatchRow, pairs: Sequence[Pair]) -> Standing:
     return Standing(verdict, grounds)
 
 
-def llr_walk(match: MatchRow, pairs: Sequence[Pair]) -> NDArray[np.float64]:
+def llr_walk(match: GateMatch, pairs: Sequence[Pair]) -> NDArray[np.float64]:
     """Return the log-likelihood ratio [pairs] after each complete pair, up to the end of the test.
 
     Args:
@@ -101,7 +149,7 @@ def llr_walk(match: MatchRow, pairs: Sequence[Pair]) -> NDArray[np.float64]:
     return ratios if crossed is None else ratios[: crossed + 1]
 
 
-def _prefix(match: MatchRow, pairs: Sequence[Pair]) -> list[Pair]:
+def _prefix(match: GateMatch, pairs: Sequence[Pair]) -> list[Pair]:
     """Return the pairs from the first opening on, up to the first incomplete one."""
     return [pair for i, pair in enumerate(pairs[: match.games // 2]) if pair.opening == i]
 

@@ -1,0 +1,221 @@
+"""Publication of models: the network's files are checked, then a row makes them known."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+import structlog
+from numpy.typing import NDArray
+from zerofleet_core import GameSpec
+
+import zerofleet
+from zerofleet.config import RunConfig
+from zerofleet.database import ModelRow
+from zerofleet.database.metrics import Split
+from zerofleet.errors import StaleEpochError, StoreUnavailableError
+from zerofleet.fleet.figures import VariantFigures
+from zerofleet.learning import PolicyValueNet, export_onnx
+from zerofleet.learning.export import golden_answers, golden_observations, random_positions
+from zerofleet.learning.window import Window
+from zerofleet.models.publish import Published, publish
+from zerofleet.models.variant import Bounds, Positions, Variant, VariantRequest
+from zerofleet.services.trainer.checkpoints import TrainerStores
+from zerofleet.waiting import StoppedError
+
+_log = structlog.get_logger()
+
+
+class Publisher:
+    """Publishes the network at fixed intervals, each step and each version once.
+
+    Args:
+        run: name of the run.
+        spec: the game.
+        stores: where files and rows go.
+        epoch: the trainer's fence epoch.
+        every_steps: steps between two models.
+        published: the models that exist already.
+    """
+
+    def __init__(
+        self,
+        run: str,
+        spec: GameSpec,
+        stores: TrainerStores,
+        epoch: int,
+        every_steps: int,
+        published: Sequence[ModelRow],
+    ) -> None:
+        self._run = run
+        self._spec = spec
+        self._stores = stores
+        self._epoch = epoch
+        self._every_steps = every_steps
+        self.version = max((row.version for row in published), default=0)
+        self._last_step = max((row.step for row in published), default=None)
+        self._observations = golden_observations(spec)
+
+    def due(self, step: int) -> bool:
+        """Whether to publish now: at once when there is no model, then at each interval."""
+        if self._last_step is None:
+            return True
+        return step // self._every_steps > self._last_step // self._every_steps
+
+    def publish(
+        self,
+        network: PolicyValueNet,
+        step: int,
+        metrics: Mapping[str, float],
+        variants: VariantRequest | None = None,
+    ) -> Published:
+        """Publish the network as the run's next version: its files first, then its row.
+
+        Args:
+            network: the weights after ``step`` steps.
+            step: kept in the row.
+            metrics: the newest figures, kept in the row.
+            variants: variants to make beside the fp32 file; None: none.
+
+        Raises:
+            IncompatibleModelError: the file does not load or disagrees with the network.
+            OSError: the folder cannot be written.
+            StoppedError: the process was told to leave before the version was published.
+            StoreUnavailableError: the bucket cannot be written; no row names this version.
+            StaleEpochError: another trainer has taken over.
+        """
+        version = self.version + 1
+        portable = copy.deepcopy(network).cpu().eval()
+        metadata = {
+            "run": self._run,
+            "game": self._spec.name,
+            "version": str(version),
+            "step": str(step),
+            "zerofleet": zerofleet.__version__,
+        }
+        try:
+            published = publish(
+                self._stores.models,
+                export_onnx(portable, self._spec.observation_bytes, metadata),
+                version,
+                golden_answers(portable, self._observations),
+                wanted=variants,
+            )
+            self._record(version, step, metrics, published)
+        finally:
+            self._stores.waits.end("variants")
+        self.version, self._last_step = version, step
+        _log.info("model_published", version=version, step=step, sha256=published.sha256)
+        return published
+
+    def pass_over(self, step: int) -> None:
+        """Publish nothing for this step; the next interval is tried again."""
+        self._last_step = step
+
+    def _record(
+        self, version: int, step: int, metrics: Mapping[str, float], published: Published
+    ) -> None:
+        run, database, epoch = self._run, self._stores.database, self._epoch
+        sha256, location, variants = published.sha256, published.location, published.variants
+        try:
+            self._stores.ask(
+                lambda: database.insert_model(
+                    run, version, sha256, step, metrics, location, epoch, variants
+                )
+            )
+        except StaleEpochError:
+            try:
+                self._give_back(version)
+            except StoreUnavailableError as error:
+                _log.warning("triton_entry_not_restored", version=version, reason=str(error))
+            raise
+        published.recorded()
+
+    def _give_back(self, version: int) -> None:
+        """Put the file of the trainer that did publish this version back for Triton."""
+        row = self._stores.database.model(self._run, version)
+        if row is not None:
+            self._stores.models.expose(row.sha256, version, self._spec)
+
+
+class VariantRequests:
+    """Requests each model's variants as the run file says, and keeps their figures.
+
+    Args:
+        run: the run file.
+        spec: the run's game.
+        window: source of the positions.
+        sample_seed: returns the seed of a draw for a purpose, at the present step.
+        stores: their waits show which variant is being made.
+    """
+
+    def __init__(
+        self,
+        run: RunConfig,
+        spec: GameSpec,
+        window: Window,
+        sample_seed: Callable[[str], int],
+        stores: TrainerStores,
+    ) -> None:
+        self._settings = run.precision
+        self._spec = spec
+        self._window = window
+        self._sample_seed = sample_seed
+        self._stores = stores
+        self.figures: Mapping[str, VariantFigures] = {}
+        """Figures of the newest model's variants, by precision."""
+
+    def request(self) -> VariantRequest | None:
+        """Request variants of the present network; None where the run file wants none.
+
+        Ranges come from positions that were trained on, judgement from held-out ones.
+        """
+        settings = self._settings
+        if not settings.variants:
+            return None
+        calibration = self._draw("train", settings.calibration_positions)
+        check = self._draw("held_out", settings.check_positions)
+        return VariantRequest(
+            settings.variants,
+            Positions(calibration, check),
+            Bounds(settings.max_policy_kl, settings.max_value_difference),
+            self._making,
+        )
+
+    def report(self, version: int, variants: Sequence[Variant]) -> None:
+        """Log the outcome of a model's variants, and keep their figures."""
+        for variant in variants:
+            if variant.reason:
+                log, outcome = _log.warning, {"reason": variant.reason}
+            else:
+                log, outcome = _log.info, {"sha256": variant.sha256}
+            log(
+                "variant_refused" if variant.reason else "variant_published",
+                version=version,
+                precision=variant.precision,
+                policy_kl=variant.policy_kl,
+                value_difference=variant.value_difference,
+                **outcome,
+            )
+        self.figures = {
+            variant.precision: VariantFigures(
+                policy_kl=variant.policy_kl,
+                value_difference=variant.value_difference,
+                accepted=not variant.reason,
+            )
+            for variant in variants
+        }
+
+    def _making(self, precision: str) -> None:
+        """A variant is being made, which takes a while; a process told to leave does not wait."""
+        self._stores.waits.begin("variants", f"the {precision} model to be made", "running")
+        if self._stores.stop.is_set():
+            raise StoppedError
+
+    def _draw(self, split: Split, positions: int) -> NDArray[np.uint8]:
+        seed = self._sample_seed(f"variants/{split}")
+        drawn = self._window.observations(split, positions, seed)
+        if drawn is not None:
+            return drawn
+        return random_positions(self._spec, positions, np.random.default_rng(seed))
