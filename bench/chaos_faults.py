@@ -23,10 +23,12 @@ from pathlib import Path
 from random import Random
 
 import psutil
+import psycopg2
 
 from bench.chaos_checks import Ledger
 from bench.chaos_fleet import NAME, SERVICES, STORES, HurtFleet, eventually
 from tests.support.half_up import refusing_writes
+from zerofleet.database.connection import connect
 from zerofleet.errors import ZerofleetError
 from zerofleet.local.postgres_cluster import find_programs
 from zerofleet.local.processes import LOOPBACK
@@ -38,6 +40,22 @@ _LEAVE_SECONDS = 10.0
 _CLOCKS = {"all clocks": "", "Postgres' clock": "postgres", "Redis' clock": "valkey-server"}
 _JUMPS = (-86_400, -3_600, -60, 60, 3_600, 86_400)  # seconds
 _PIECE = 65_536
+_HEAVY_AT_ONCE = 3
+_HEAVY_QUERIES = (
+    "SELECT a FROM generate_series(1, 100000000) AS a ORDER BY -a",  # temporary files
+    "SELECT count(*) FROM (SELECT DISTINCT md5(a::text) FROM generate_series(1, 50000000) AS a) q",
+    "SELECT count(*) FROM moves a, moves b",
+    "SELECT sum(length(string_agg)) FROM (SELECT string_agg(repeat('x', 1000), '') "
+    "FROM generate_series(1, 900000) AS a) q",  # memory
+    "SELECT pg_advisory_lock(a) FROM generate_series(1, 1000000) AS a",
+    "SELECT pg_notify('a', repeat('x', 7000)) FROM generate_series(1, 1000000) AS a",
+)
+_FORGED = (
+    '{"retention": {"partition_hours": 0}}',
+    '{"retention": {"partition_hours": "x", "max_disk_gb": -1, "forget": 7}}',
+    "[]",
+    '{"x": "' + 100_000 * "y" + '"}',
+)
 
 
 class CannotError(ZerofleetError):
@@ -97,6 +115,60 @@ def refuse_writes(code: str, fleet: HurtFleet, chance: Random) -> str:
         time.sleep(seconds)
         eventually(lambda: fleet.stored_games() > games, f"games while Redis says {code}")
     return f"{time.monotonic() - began:.0f} s"
+
+
+def burden(fleet: HurtFleet, chance: Random) -> str:
+    """Run the heaviest queries that a visitor's role may send, without the page's limits.
+
+    Games must come in while the queries run. Postgres may refuse a query or end its connection.
+    """
+    seconds = chance.uniform(5.0, fleet.longest_stop)
+    began, games = time.monotonic(), fleet.stored_games()
+    deadline = began + seconds
+    url = fleet.urls()["visitor"]
+    queries = chance.sample(_HEAVY_QUERIES, k=_HEAVY_AT_ONCE)
+    visitors = [
+        threading.Thread(target=_repeat, args=(url, query, deadline), daemon=True)
+        for query in queries
+    ]
+    for visitor in visitors:
+        visitor.start()
+    for visitor in visitors:
+        visitor.join()
+    eventually(lambda: fleet.stored_games() > games, "games while a visitor's queries run")
+    return f"{time.monotonic() - began:.0f} s"
+
+
+def _repeat(url: str, query: str, deadline: float) -> None:
+    while (left := deadline - time.monotonic()) > 0:
+        with (
+            contextlib.suppress(psycopg2.Error),
+            contextlib.closing(connect(url)) as connection,
+            connection.cursor() as cursor,
+        ):
+            cursor.execute("SET statement_timeout = %s", (max(1, round(1000 * left)),))
+            cursor.execute(query)
+        time.sleep(0.1)
+
+
+def forge_run(fleet: HurtFleet, chance: Random) -> str:
+    """Store runs that no version of ours would store, start the fleet again, and remove them."""
+    for number, config in enumerate(_FORGED):
+        fleet.change(
+            "INSERT INTO runs (name, game, config) VALUES (%s, 'tic_tac_toe', %s)",
+            *(f"forged-{number}" + chance.randint(0, 1) * "n" * 60, config),
+        )
+    fleet.change("DELETE FROM partition_tries")
+    try:
+        games = fleet.stored_games()
+        eventually(lambda: fleet.stored_games() > games, "games beside forged runs")
+        fleet.stop()
+        fleet.start()
+        games = fleet.stored_games()
+        eventually(lambda: fleet.stored_games() > games, "games after a start with forged runs")
+    finally:
+        fleet.change("DELETE FROM runs WHERE name LIKE 'forged-%'")
+    return f"{len(_FORGED)} runs"
 
 
 def restore_dump(fleet: HurtFleet, chance: Random) -> str:
@@ -338,6 +410,8 @@ KINDS: dict[str, Fault] = {
     "Redis read-only": partial(refuse_writes, "READONLY"),
     "Redis out of memory": partial(refuse_writes, "OOM"),
     "Redis unable to save": partial(refuse_writes, "MISCONF"),
+    "heaviest queries of a visitor": burden,
+    "forged runs": forge_run,
     "dump restored": restore_dump,
     "disk full": fill_disk,
     "clocks jump": jump_clocks,

@@ -233,6 +233,19 @@ class HurtFleet:
             cursor.execute(text, values or None)
             return cursor.fetchall()
 
+    def change(self, text: str, *values: object) -> None:
+        """Run a statement in Postgres, as its owner, and commit it.
+
+        Raises:
+            psycopg2.Error, KeyError: Postgres does not answer.
+        """
+        with (
+            contextlib.closing(connect(self.urls()["owner"])) as connection,
+            connection,
+            connection.cursor() as cursor,
+        ):
+            cursor.execute(text, values or None)
+
     def stored_games(self, worker: str | None = None) -> int:
         """Games of self-play, or of one worker, that Postgres has; 0 while it does not answer."""
         whose = "worker = %s" if worker else "kind = 'selfplay'"
