@@ -688,7 +688,7 @@ class _NoAttachments:
     packet_type: int
 
     def decode(self, encoded_packet: str) -> int:
-        count: int = super().decode(encoded_packet)  # the packet's
+        count: int = super().decode(encoded_packet)  # pyright: ignore  the packet's
         if count or self.packet_type not in range(5):
             raise ValueError("a page sends no binary packets")
         return 0
