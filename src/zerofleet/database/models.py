@@ -1,4 +1,4 @@
-"""Published models and their variants in other precisions; the rows come last, after the files."""
+"""Published models and their variants in other precisions; rows are written after the files."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class ModelRow:
     metrics: Mapping[str, float]
     location: str
     created_at: datetime
-    removed_at: datetime | None = None  # from when on its files may be gone; None: they are kept
+    removed_at: datetime | None = None  # time from which its files may be gone; None: they are kept
 
 
 class Models(ConnectionPool):
@@ -56,19 +56,19 @@ class Models(ConnectionPool):
         epoch: int,
         variants: Sequence[NewVariant] = (),
     ) -> None:
-        """Publish a model whose files are in their places and were loaded once.
+        """Publish a model whose files are in place and were loaded once.
 
         Repeating the same insertion does nothing.
 
         Args:
             run: name of the run.
-            version: number of the model within it.
-            sha256: of the fp32 file.
-            step: SGD steps that the weights have seen.
-            metrics: figures that are kept with the model.
-            location: where the file is, relative to the model folder.
+            version: version of the model in the run.
+            sha256: SHA-256 of the fp32 file.
+            step: SGD steps taken for the weights.
+            metrics: figures stored with the model.
+            location: path of the file, relative to the model folder.
             epoch: the trainer's fence epoch.
-            variants: all that were made of it in other precisions, the refused ones too.
+            variants: all variants that were made, including refused ones.
 
         Raises:
             StaleEpochError: another trainer has taken over, or took this version.
@@ -97,7 +97,7 @@ class Models(ConnectionPool):
                 ) from error
 
     def models(self, run: str) -> list[ModelRow]:
-        """Every model of a run whose files are kept, oldest first; the newest always are."""
+        """Return every model of a run whose files are kept, oldest first; the newest always are."""
         rows = self._rows(
             f"SELECT {_COLUMNS} FROM models WHERE run = :run AND removed_at IS NULL "
             "ORDER BY version",
@@ -106,7 +106,7 @@ class Models(ConnectionPool):
         return [_model(row) for row in rows]
 
     def model(self, run: str, version: int) -> ModelRow | None:
-        """One model of a run, also one whose files are not kept any more."""
+        """Return one model of a run, even if its files were deleted."""
         rows = self._rows(
             f"SELECT {_COLUMNS} FROM models WHERE run = :run AND version = :version",
             run=run,
@@ -120,7 +120,7 @@ def _model(row: Row[Any]) -> ModelRow:
 
 
 class NewVariant(Protocol):
-    """What is known of a variant when its model is published."""
+    """The properties of a variant when its model is published."""
 
     @property
     def precision(self) -> str:
@@ -129,27 +129,27 @@ class NewVariant(Protocol):
 
     @property
     def sha256(self) -> str | None:
-        """Of its file; None where it was refused, as ``location``."""
+        """SHA-256 of its file; None if it was refused. The same applies to ``location``."""
         ...
 
     @property
     def location(self) -> str | None:
-        """Where the file is, relative to the model folder."""
+        """Path of the file, relative to the model folder."""
         ...
 
     @property
     def policy_kl(self) -> float | None:
-        """``KL(fp32 || variant)`` in nats; None where it could not be measured."""
+        """``KL(fp32 || variant)`` in nats; None if it could not be measured."""
         ...
 
     @property
     def value_difference(self) -> float | None:
-        """Mean absolute difference of the value; None where it could not be measured."""
+        """Mean absolute difference of the value; None if it could not be measured."""
         ...
 
     @property
     def reason(self) -> str:
-        """Why it was refused; empty where it was accepted."""
+        """Why it was refused; empty if it was accepted."""
         ...
 
 
@@ -160,22 +160,22 @@ class VariantRow:
     run: str
     version: int
     precision: str  # int8 or fp16
-    sha256: str | None  # of its file; None: refused, there is none
+    sha256: str | None  # SHA-256 of its file; None: it was refused and has none
     location: str | None  # relative to the model folder
     policy_kl: float | None  # KL(fp32 || variant), nats, mean over positions; None: not measured
     value_difference: float | None  # absolute, mean over positions
     accepted: bool
-    reason: str  # why it was refused; empty where it was not
+    reason: str  # why it was refused; empty if it was not
     created_at: datetime
 
 
 class Variants(ConnectionPool):
-    """Reading variants; they are written with their model."""
+    """Reading variants, which are written with their model."""
 
     def variants(self, run: str, version: int) -> list[VariantRow]:
-        """All variants of a model, the refused ones too, by precision.
+        """Return all variants of a model, including refused ones, by precision.
 
-        Their set never changes: a model without variants here will never have any.
+        The set never changes: a model without variants here will never have any.
         """
         rows = self._rows(
             "SELECT run, version, precision, sha256, location, policy_kl, value_difference, "
@@ -187,7 +187,7 @@ class Variants(ConnectionPool):
         return [VariantRow(*row) for row in rows]
 
     def names_file(self, run: str, sha256: str) -> bool:
-        """Whether a file is that of a model of the run, or of a variant of one."""
+        """Return whether a file belongs to a model of the run, or to a variant of one."""
         [row] = self._rows(
             "SELECT EXISTS (SELECT FROM models WHERE run = :run AND sha256 = :sha256) OR "
             "EXISTS (SELECT FROM model_variants WHERE run = :run AND sha256 = :sha256) AS known",
