@@ -32,7 +32,10 @@ NOT_YET: tuple[str, ...] = (
     "services/trainer",
     "src/zerofleet/__init__.py",
     "src/zerofleet/config",
-    "src/zerofleet/database",
+    "src/zerofleet/database/functions",
+    "src/zerofleet/database/rights",
+    "src/zerofleet/database/tables",
+    "src/zerofleet/database/views",
     "src/zerofleet/models",
     "src/zerofleet/rpc/codec.py",
 )
