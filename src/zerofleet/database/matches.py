@@ -383,8 +383,7 @@ class Matches(ConnectionPool):
     def record_match_games(
         self, run: str, worker: str, match_id: int, games: Sequence[MatchGame], *, epoch: int
     ) -> None:
-        """Store finished games of a match in one transaction: the game, its positions and its
-        place.
+        """Store finished games of a match, with their positions and places, in one transaction.
 
         A place with a game keeps it; repeating a delivery does nothing.
 

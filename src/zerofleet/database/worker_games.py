@@ -280,8 +280,7 @@ class WorkerGames(ConnectionPool):
     def reject_unfinished(
         self, run: str, worker: str, game_uid: UUID, epoch: int, reason: str
     ) -> bool:
-        """Set aside a game that this worker adopted and that cannot continue; nobody adopts it
-        again.
+        """Set aside an adopted game that cannot continue, so that it is not adopted again.
 
         Its record is kept in ``games_conflict``. Returns False if it is no longer this worker's.
         """
