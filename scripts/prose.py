@@ -20,12 +20,6 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 
 NOT_YET: tuple[str, ...] = (
-    "scripts/deploy_check.py",
-    "scripts/lock.py",
-    "scripts/render_deploy.py",
-    "scripts/setup.py",
-    "scripts/structure.py",
-    "scripts/under_load.py",
     "services/inference",
     "services/selfplay/game_storage.py",
     "services/selfplay/pace.py",
