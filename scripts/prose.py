@@ -24,7 +24,6 @@ NOT_YET: tuple[str, ...] = (
     "services/selfplay/game_storage.py",
     "services/selfplay/pace.py",
     "services/trainer",
-    "src/zerofleet/__init__.py",
     "src/zerofleet/config",
     "src/zerofleet/database/functions/adoption.sql",
     "src/zerofleet/database/functions/games.sql",

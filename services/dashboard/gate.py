@@ -137,7 +137,6 @@ class PageListener(uvicorn.Server):
     request in progress. If there is none, the new connection is closed.
 
     Args:
-        config: settings of the server.
         sock: a listening socket; not closed here. Serve with ``serve([])``.
         most: connections at once; fewer if the process may not open that many files.
         most_of_address: connections from one address at once.

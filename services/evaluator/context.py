@@ -73,7 +73,6 @@ class Players:
     """Finds the players of matches by name: a version, a version in one precision, or an anchor.
 
     Args:
-        context: state of this evaluator.
         model: client for the run's models at the inference service.
     """
 

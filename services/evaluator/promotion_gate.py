@@ -182,7 +182,6 @@ class Promoter:
         """Make a version the best, and then visible.
 
         Args:
-            version: the model.
             match_id: the match that it won; None if there was none.
             head: the newest promotion when the decision was made.
             grounds: figures behind the match's verdict.

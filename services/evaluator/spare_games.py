@@ -250,7 +250,6 @@ class RatingPool:
     """Plays the rating games that a run lacks, and rates all players from all stored games.
 
     Args:
-        context: state of this evaluator.
         players: finds players by name.
         go: cleared while games in play have to wait.
     """
@@ -397,7 +396,6 @@ class Trials:
     A trial is a row before it begins, and it decides nothing.
 
     Args:
-        context: state of this evaluator.
         players: finds players by name.
         go: cleared while games in play have to wait.
         rate: recomputes all ratings.

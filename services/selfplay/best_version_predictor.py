@@ -51,7 +51,6 @@ class BestVersionPredictor:
 
     Args:
         run: name of the run, and so of the model.
-        stream: stream to the server.
         versions: versions of the same server.
         newest: returns the newest promotion, None before the first. It blocks, and raises
             ``StoreUnavailableError`` while no store answers.

@@ -330,7 +330,6 @@ def require_settings(connection: Connection, where: str) -> None:
     """Check that the session has the settings that ``connect`` requests.
 
     Args:
-        connection: connection to the database.
         where: the server, for messages.
 
     Raises:

@@ -167,8 +167,6 @@ class Database(
         """Become the one trainer, or the one evaluator, whose writes are accepted.
 
         Args:
-            run: name of the run.
-            role: the role to take.
             above: the newest epoch known from elsewhere, such as from checkpoints. Postgres may
                 have been restored from an older dump.
 

@@ -288,7 +288,6 @@ class Matches(ConnectionPool):
         it began with, and one that was left out is tried again.
 
         Args:
-            run: name of the run.
             kind: purpose of the match.
             player: name of one player; in a gate, the candidate.
             opponent: name of the other; in a gate, the best model.

@@ -141,7 +141,6 @@ class Metrics(ConnectionPool):
         """Record the losses at a step; a resumed trainer's second measurement replaces the first.
 
         Args:
-            run: name of the run.
             step: SGD steps taken.
             split: measured on training games, or on the validation set.
             values: numbers by name, ``policy_loss`` and ``value_loss`` at least; None is unknown.
@@ -179,7 +178,6 @@ class Metrics(ConnectionPool):
         A crash of Postgres may lose the last record; the next one follows within seconds.
 
         Args:
-            run: name of the run.
             unspent_positions: positions whose samples are not drawn yet ...
             tx: ... from the games up to this transaction.
             epoch: the trainer's fence epoch.
@@ -204,7 +202,6 @@ class Metrics(ConnectionPool):
         """Record an event; the same event at the same step is recorded once.
 
         Args:
-            run: name of the run.
             step: SGD steps taken.
             event: such as ``overfit_begins``.
             detail: text with figures, for people.
@@ -251,11 +248,7 @@ class Metrics(ConnectionPool):
         """Record an exam of a model; repeating the same one does nothing.
 
         Args:
-            run: name of the run.
-            version: version of the model.
             num_simulations: simulations of each search.
-            positions: number of positions or games.
-            errors: errors among them.
             kind: a value of the table's column.
             figures: further figures.
             wrong_answers: the first hundred are stored; None: they are not known.

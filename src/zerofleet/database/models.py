@@ -61,7 +61,6 @@ class Models(ConnectionPool):
         Repeating the same insertion does nothing.
 
         Args:
-            run: name of the run.
             version: version of the model in the run.
             sha256: SHA-256 of the fp32 file.
             step: SGD steps taken for the weights.

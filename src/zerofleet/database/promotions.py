@@ -75,8 +75,6 @@ class Promotions(ConnectionPool):
         """Make a model the best, and in the same transaction decide its match as ``promoted``.
 
         Args:
-            run: name of the run.
-            version: the model.
             match_id: the match that it won; None if there was none.
             actor: who promotes.
             expected_seq: ``seq`` of the newest promotion on which the decision is based; 0 without

@@ -181,7 +181,6 @@ class Retentions(ConnectionPool):
         """State from when on this run needs its searches; they are dropped when no run needs them.
 
         Args:
-            run: name of the run.
             window_games: the newest games of self-play that are needed ...
             played_on_games: ... and the newest games that played on ...
             margin: ... and games that began and were stored this long before the first of these;
@@ -243,7 +242,6 @@ class Retentions(ConnectionPool):
         """Mark models whose files are no longer kept.
 
         Args:
-            run: name of the run.
             newest: number of newest models that are kept, in addition to all promoted ones and the
                 ones in a match.
             every: versions divisible by this are kept as well; 0: none.

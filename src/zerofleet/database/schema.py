@@ -109,7 +109,6 @@ def read_schema_version(connection: Connection, where: str) -> SchemaVersion:
     """Return the schema of the database.
 
     Args:
-        connection: connection to the database.
         where: the database, for messages.
 
     Raises:

@@ -107,7 +107,6 @@ class Resignations(ConnectionPool):
         limits the damage.
 
         Args:
-            run: name of the run.
             false_positive_share: in (0, 1).
             min_games: with fewer games there is no threshold.
             window_games: most games to use.

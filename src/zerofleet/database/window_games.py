@@ -194,7 +194,6 @@ class Windows(ConnectionPool):
         transactions below all open ones are read, and each as a whole.
 
         Args:
-            run: name of the run.
             after_tx: ``next_tx`` of the previous page; 0 begins with the first game.
             limit: approximate number of games; more if a transaction holds more.
             asked: columns to read in addition.

@@ -169,7 +169,6 @@ class WorkerGames(ConnectionPool):
         """Return how far self-play is ahead of the trainer.
 
         Args:
-            run: name of the run.
             trained_share: share of a game's positions that is used for training.
 
         Raises:

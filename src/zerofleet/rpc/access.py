@@ -249,7 +249,6 @@ class AuthenticationInterceptor(grpc.aio.ServerInterceptor):
     Health needs no token, but its calls count against the caller's limit.
 
     Args:
-        limits: the server's limits.
         tokens: returns the currently accepted tokens; None: no token is required.
     """
 

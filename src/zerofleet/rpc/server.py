@@ -76,7 +76,6 @@ class Server:
         share_port: let other processes with this option listen there too; the kernel assigns each
             connection to one of them.
         credentials: the server's certificate, and the accepted clients.
-        limits: limits of the server.
 
     Raises:
         ConfigError: on entering, if the address cannot be bound or would be plaintext for others,
@@ -190,7 +189,6 @@ def bare_server(
 
     Args:
         credentials: credentials with the accepted tokens.
-        limits: limits of the server.
         share_port: share the port with other processes.
         request_bytes: largest incoming message; a larger one is not read.
 
