@@ -105,7 +105,7 @@ def run(command: str, seconds: float, blocks: int) -> list[Row] | None:
 
 
 def show_figures(rows: Sequence[Row]) -> None:
-    """What counts, beside its target."""
+    """Show the figures and their targets."""
     table = Table(title="zerofleet, measured on this machine")
     table.add_column("figure")
     for heading in ("measured", "target", ""):

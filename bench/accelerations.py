@@ -37,7 +37,7 @@ PARTS: dict[str, tuple[str, ...]] = {
     "growing window": ("trainer.growing_window",),
     "average of weights": ("trainer.average_decay",),
 }
-"""What ``fast`` has over ``plain`` for learning, by keys that only make sense together."""
+"""Settings for learning that ``fast`` adds to ``plain``, by keys that only make sense together."""
 
 _PLAIN = {
     f"{name}.{key}": value

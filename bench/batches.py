@@ -1,4 +1,4 @@
-"""What an inference replica does for the workers on it, in mean values."""
+"""Mean work of an inference replica for its workers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class BatchCost:
     max_rows: int = 1024
 
     def seconds(self, rows: float) -> float:
-        """Of a batch of so many rows."""
+        """Return the seconds of a batch with this many rows."""
         return self.fixed + self.per_row * rows
 
     @property

@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from bench.processes import CpuClock
 
 Counts = Mapping[str, float]
-"""What a block did, by name: positions, games, messages."""
+"""Counts of a block by name: positions, games, messages."""
 
 Work = Callable[[float], Awaitable[Counts]]
 """Goes on for about so many seconds."""
 
-WARM_UP = 0.5  # of the length of the others
+WARM_UP = 0.5  # length, as a share of the others'
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Block:
 
     @property
     def all_cpu_s(self) -> float:
-        """Of all processes."""
+        """CPU seconds of all processes."""
         return sum(self.cpu_s.values())
 
 

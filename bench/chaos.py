@@ -212,7 +212,7 @@ def one_fleet(options: argparse.Namespace, numbers: Iterable[int]) -> Iterable[R
 
 @dataclass
 class Result:
-    """What a row says of its round."""
+    """The figures of a round's row."""
 
     note: str = ""
     broken: list[str] | tuple[str, ...] = ()

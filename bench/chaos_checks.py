@@ -1,4 +1,4 @@
-"""What must hold after each fault: the workers' ledger against Postgres, pointer, epochs, settling.
+"""Conditions after each fault: the workers' ledger against Postgres, pointer, epochs, settling.
 
 Every worker appends to the ledger the uid of each game that has ended, before Postgres hears of it,
 and of each that Postgres has answered for, before it forgets the game.
@@ -31,7 +31,7 @@ _SELFPLAY = "SELECT game_uid::text FROM games WHERE kind = 'selfplay'"
 
 @dataclass
 class Ledger:
-    """What the workers have noted so far; a file that grows."""
+    """The workers' notes so far; a file that grows."""
 
     path: Path
     stored: Counter[str] = field(default_factory=Counter[str])
@@ -70,7 +70,7 @@ class Ledger:
 
 @dataclass
 class Found:
-    """What one look at the fleet has found."""
+    """Findings of one look at the fleet."""
 
     stored: int = 0
     missing: int = 0
@@ -157,7 +157,7 @@ class Watch:
             return pointer.get()
 
     def _unaccounted(self, uids: set[str]) -> set[str]:
-        """Of these games, the ones that Postgres knows neither as stored nor as unfinished."""
+        """Return the games among these that Postgres has neither stored nor unfinished."""
         known = self._fleet.query(
             "SELECT game_uid::text FROM games WHERE game_uid = ANY(%s::uuid[]) UNION "
             "SELECT game_uid::text FROM unfinished_games WHERE game_uid = ANY(%s::uuid[])",

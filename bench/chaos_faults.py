@@ -215,7 +215,8 @@ def fill_disk(fleet: HurtFleet, chance: Random) -> str:
         while True:
             file.write(bytes(_PIECE))
     deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:  # what the fleet gives up meanwhile is taken as well
+    # space that the fleet frees in the meantime is taken as well
+    while time.monotonic() < deadline:
         with contextlib.suppress(OSError), ballast.open("ab", buffering=0) as file:
             file.write(bytes(_PIECE))
         time.sleep(0.1)

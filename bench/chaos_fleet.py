@@ -78,7 +78,7 @@ def eventually(condition: Callable[[], object], what: str, seconds: float = 120.
 
 
 def let_others_pass(processes: Iterable[psutil.Process]) -> None:
-    """What computes as much as it can steps back behind what starts: rounds take less time.
+    """Lower the priority of busy processes, so that starting ones, and rounds, take less time.
 
     Linux knows a priority for each thread, and, between sessions, one for each of its autogroups.
     """
@@ -188,7 +188,7 @@ class HurtFleet:
         return []
 
     def processes(self, name: str) -> list[psutil.Process]:
-        """Those of a service or a store, the server before its backends; of ``up``; or of all."""
+        """Return the processes of a service or a store, the server first; of ``up``; or all."""
         if name == "up":
             return [self.process]
         if name == "all":

@@ -10,8 +10,8 @@ import psycopg2.extensions
 PLAYED = "played"
 """The worker of the games that are copied."""
 
-# What a game is copied from is a uid of its day, whose 48 bits of time are the first 13 characters,
-# and otherwise random.
+# A game is copied from a uid of its day, whose 48 bits of time are the first 13 characters, and
+# otherwise random.
 _COPY_GAMES = """
 CREATE TEMPORARY TABLE copies AS
 SELECT

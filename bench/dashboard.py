@@ -77,7 +77,7 @@ _CHROMIUM = (
 )
 _STATEMENT = re.compile(rb"duration: ([0-9.]+) ms  statement: \s*(?:SELECT|WITH|FETCH)\b")
 _RUN_FILE = 'name = "{run}"\n\n[game]\nname = "{game}"\n'
-# What a path's parameter is, by its name: a query that answers with one that exists.
+# Values of a path's parameters, by name: a query for one that exists.
 _SAMPLES = {
     "version": "SELECT max(version)::text FROM models",
     "uid": "SELECT max(game_uid::text) FROM games WHERE kind = 'selfplay'",
@@ -156,7 +156,7 @@ def measure(postgres: EmbeddedPostgres, folder: Path, options: argparse.Namespac
 
 
 def _addresses(postgres: EmbeddedPostgres) -> list[str]:
-    """Of every page that is registered, parameters filled in; not the one for all that is left."""
+    """Return the addresses of every registered page, with parameters filled in."""
     frame = Frame(cast("Any", None))
     add_pages(frame, cast("Any", None))
     addresses: list[str] = []
@@ -202,12 +202,12 @@ def _visited(
         "longest_ms": max(took, default=None),
         "first_paint_ms": statistics.median(paints),
     }
-    print(row, file=sys.stderr, flush=True)  # what follows may take long, or fail
+    print(row, file=sys.stderr, flush=True)  # the rest may take long, or fail
     return row
 
 
 def _cpu(browser: Browser, base: str, pid: int, count: int, seconds: float) -> Row:
-    """What the service takes while so many front pages are open."""
+    """Return the service's CPU time while this many front pages are open."""
     print(f"open pages: {count} ...", file=sys.stderr, flush=True)
     # Tabs of one window, of which Chromium draws one: it is the service that is measured.
     with contextlib.closing(browser.new_context()) as context:
@@ -221,7 +221,7 @@ def _cpu(browser: Browser, base: str, pid: int, count: int, seconds: float) -> R
 
 
 class _Statements:
-    """What Postgres' log says of the time that questions took."""
+    """Durations of queries in Postgres' log."""
 
     def __init__(self, log: Path) -> None:
         self._log = log

@@ -83,7 +83,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
 
 
 def setting_of(workload: Workload, options: argparse.Namespace) -> Setting:
-    """What the command line says of play, or else the workload."""
+    """Return the setting of play from the command line, or else from the workload."""
     return Setting(
         workload,
         options.simulations or workload.simulations,
@@ -171,7 +171,7 @@ def batch_mean(blocks: Sequence[Block]) -> float:
 
 
 def of_self_play(mine: Sequence[Block], inprocess: Sequence[Block], setting: Setting) -> Row:
-    """What only paths with a search have.
+    """Return the figures that only paths with a search have.
 
     Without kept trees every ply has as many new simulations as it is set to; with them, as many as
     turn out, which is told only when every game has played a ply.

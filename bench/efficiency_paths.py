@@ -27,7 +27,7 @@ class Setting:
     workload: Workload
     simulations: int
     reuse: bool  # prediction cache and kept tree
-    games: int  # of one engine
+    games: int  # games of one engine
     engines: int
 
     @property

@@ -23,7 +23,7 @@ from zerofleet.local.postgres import EmbeddedPostgres
 
 _PLAYED_GAMES = 256
 _MATCH_GAMES = 40
-_STEPS = 100  # of SGD from one measurement to the next
+_STEPS = 100  # SGD steps from one measurement to the next
 _MEASUREMENTS = 5000
 
 

@@ -51,7 +51,7 @@ def played_games(workload: Workload, count: int, seed: int) -> list[GameRecord]:
     network = NoNetwork(workload.spec.num_actions, count)
     records: list[GameRecord] = []
     observations = engine.select()
-    engine.set_accepting(False)  # those that run now, to their ends: short games come first
+    engine.set_accepting(False)  # finish running games: short games end first
     in_play.begin(datetime.now(UTC))
     while len(observations) > 0:
         policy_logits, value = network.run(observations)

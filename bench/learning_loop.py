@@ -52,11 +52,11 @@ class LearningLoop:
         self.engine = SelfPlay(spec.name, run.selfplay.games_per_engine, search, run.seed)
         self.engine.set_resignation(None, run.resign.play_on_share if run.resign.enabled else 0.0)
         self.resignation = ResignationRule(run.resign)
-        self._batches = 0  # of self-play: the clock by which games begin and end
+        self._batches = 0  # batches of self-play: the clock by which games begin and end
         self._began: dict[int, int] = {}  # by game_id
         self._begun = 0  # games
         self.figures = PlayFigures()
-        """Of the games that ended since somebody put new ones in their place."""
+        """Figures of the games that ended since the last replacement."""
         self.cpu = {"play": 0.0, "train": 0.0}
         """CPU-seconds of this process; training includes making models."""
         with self._counting("train"):
@@ -89,7 +89,7 @@ class LearningLoop:
 
     @property
     def cpu_seconds(self) -> float:
-        """Of all parts."""
+        """CPU seconds of all parts."""
         return sum(self.cpu.values())
 
     @property

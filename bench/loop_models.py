@@ -27,7 +27,7 @@ from zerofleet.services.inference.precision import fastest_model
 WantedPrecision = Literal["run", "fp32", "int8"]
 INT8 = "int8"
 
-_ROWS = 64  # of one run of a session: how rows are parted must not depend on how fast they are
+_ROWS = 64  # rows of one run of a session: how rows are split must not depend on speed
 _TIMED_ROWS = 256
 
 
@@ -49,7 +49,7 @@ class LoopModel:
         return np.concatenate(logits), np.concatenate(values)
 
     async def predict(self, observations: NDArray[np.uint8]) -> Prediction:
-        """Of packed observations ``[batch, observation_bytes]``, on the calling thread."""
+        """Predict packed observations ``[batch, observation_bytes]``, on the calling thread."""
         return Prediction(*self.run(observations), self.version, self.precision)
 
 

@@ -24,7 +24,7 @@ BLOCKS = 3
 CHANNELS = 32
 SIMULATIONS = 32
 GAMES = 128  # in step
-PLIES = 64  # of each, for one pass of training
+PLIES = 64  # plies of each game, for one pass of training
 BATCH = 256
 LEARNING_RATE = 1e-3
 
@@ -33,10 +33,10 @@ Tree = Any
 
 
 class Moves(NamedTuple):
-    """What games in step were like at one ply, or at several; ``[..., games]`` and more."""
+    """Data of games in step at one ply, or at several; ``[..., games]`` and more."""
 
     observation: jax.Array
-    policy: jax.Array  # of the search
+    policy: jax.Array  # policy of the search
     reward: jax.Array  # of the player that moved, in [-1, 1]; not 0 only where the game ended
     ended: jax.Array
 

@@ -34,7 +34,7 @@ Ask = Callable[[NDArray[np.float32]], NDArray[np.float32]]
 class Peer:
     """A program that learns the same game by its own play."""
 
-    module: str  # of bench
+    module: str  # module of bench
     observe: Callable[[NDArray[np.uint8]], NDArray[np.float32]]
     """Our planes ``[rows, 3, 6, 7]`` to its observations."""
     values_first_player: bool
@@ -77,7 +77,7 @@ class PeerPredictor:
         self._ask = ask
 
     async def predict(self, observations: NDArray[np.uint8]) -> Prediction:
-        """Of packed observations ``[batch, observation_bytes]``; blocks until it has answered."""
+        """Predict packed observations ``[batch, observation_bytes]``; blocks meanwhile."""
         planes = np.unpackbits(observations, axis=1, count=int(np.prod(_SHAPE)))
         planes = planes.reshape(-1, *_SHAPE)
         answers = self._ask(self._peer.observe(planes))
@@ -119,7 +119,7 @@ class PeerProcess:
 
     @property
     def pid(self) -> int:
-        """Of the process, and of the group that its children are in."""
+        """PID of the process, and ID of the group of its children."""
         return self._process.pid
 
     def __enter__(self) -> Self:

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 ROWS = 256
-"""Of one batch: shorter ones are filled up, for a compiled network has one size."""
+"""Rows of one batch: shorter ones are filled up, because a compiled network has one size."""
 
 Answer = Callable[[NDArray[np.float32]], tuple[NDArray[np.float32], NDArray[np.float32]]]
 """Observations ``[ROWS, ...]`` to policy logits ``[ROWS, 7]`` and values ``[ROWS]``."""
@@ -65,7 +65,7 @@ def _end_with_input() -> None:
 def _serve(load: Callable[[], Answer], shape: tuple[int, ...]) -> None:
     """Answer batches: a count of rows, then float32 numbers; both ways."""
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what libraries print is no answer
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # output of libraries is not an answer
     answer = load()
     size = int(np.prod(shape))
     while header := sys.stdin.buffer.read(4):

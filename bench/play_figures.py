@@ -1,4 +1,4 @@
-"""What the games of self-play are like: how different, how long, how sure their searches."""
+"""Properties of self-play games: variety, length, certainty of their searches."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from zerofleet_core import GameColumns
 
 
 class PlayFigures:
-    """Of some finished games."""
+    """Figures of some finished games."""
 
     def __init__(self) -> None:
         self.games = 0
@@ -46,7 +46,7 @@ class PlayFigures:
 
 
 def _entropy(weights: NDArray[np.generic], offsets: NDArray[np.int32]) -> NDArray[np.float64]:
-    """Of each ply's distribution in nats, ``[plies]``; 0 where there is none.
+    """Return the entropy of each ply's distribution in nats, ``[plies]``; 0 where there is none.
 
     Args:
         weights: ``[offsets[-1]]``, of any scale.
@@ -60,6 +60,6 @@ def _entropy(weights: NDArray[np.generic], offsets: NDArray[np.int32]) -> NDArra
 
 
 def _sums(column: NDArray[np.float64], offsets: NDArray[np.int32]) -> NDArray[np.float64]:
-    """Of each ply, ``[plies]``."""
+    """Return the sum for each ply, ``[plies]``."""
     running = np.concatenate(([0.0], np.cumsum(column)))
     return running[offsets[1:]] - running[offsets[:-1]]

@@ -46,7 +46,7 @@ def family_cpu_seconds(pid: int) -> float:
 
 
 def _reaped_seconds(pid: int) -> float:
-    """Of children that ended and were waited for, with theirs; in ticks of a hundredth."""
+    """Return the CPU seconds of ended children that were waited for, theirs included."""
     behind_name = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     return sum(int(behind_name[field]) for field in _REAPED) / os.sysconf("SC_CLK_TCK")
 

@@ -1,4 +1,4 @@
-"""What the measured network runs on."""
+"""Execution provider of the measured network."""
 
 from __future__ import annotations
 

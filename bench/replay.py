@@ -98,7 +98,7 @@ class CountingDatabase(TrainerDatabase):
     """Postgres, and how much was read of it."""
 
     rows = 0
-    """Of the table ``positions``."""
+    """Rows of the table ``positions``."""
     games = 0
 
     def read_games(

@@ -1,4 +1,4 @@
-"""What all benchmarks share at their ends: the command line, lines of JSON, a table for people."""
+"""Shared ends of all benchmarks: the command line, lines of JSON, a table for people."""
 
 from __future__ import annotations
 

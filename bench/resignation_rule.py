@@ -17,7 +17,7 @@ from zerofleet.config import ResignSection
 class _PlayedOn:
     """A game in which no player resigned."""
 
-    number: int  # of the game, in the order of their start
+    number: int  # number of the game, in the order of their start
     began: float  # by the loop's clock, as the next
     ended: float
     first_model: int
@@ -26,7 +26,7 @@ class _PlayedOn:
 
 
 class ResignationRule:
-    """What ``played_on_games`` and ``resign_curve`` of the database find, and the choice from it.
+    """Results of the database's ``played_on_games`` and ``resign_curve``, and the choice.
 
     Args:
         settings: whether, and from which games.
@@ -36,7 +36,7 @@ class ResignationRule:
         self._settings = settings
         self._games: deque[_PlayedOn] = deque(maxlen=2 * settings.window_games)  # as they ended
         self.games = 0
-        """That were played on."""
+        """Number of games played on."""
         self.threshold: float | None = None
         """v_resign as last computed; None: no player resigns."""
 
@@ -71,7 +71,7 @@ class ResignationRule:
         return self.threshold
 
     def _latest(self) -> list[_PlayedOn]:
-        """Those that began when hardly one of today's had; of the newest model, if enough."""
+        """Return the latest games by start; only the newest model's, if there are enough."""
         window = self._settings.window_games
         lately = list(self._games)[-window:]
         if not lately:

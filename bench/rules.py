@@ -78,7 +78,7 @@ def random_games(game: str, count: int, seed: int) -> list[list[int]]:
 
 
 def operations(game: str, games: Sequence[Sequence[int]]) -> dict[str, Work]:
-    """What is timed, by name; the positions are all that occur in the games."""
+    """Return the timed operations by name; the positions are all that occur in the games."""
     positions = [
         State(game, list(actions[:ply])) for actions in games for ply in range(len(actions))
     ]

@@ -26,7 +26,8 @@ from zerofleet.learning.window import Demand, TrainBucket
 from zerofleet.services.autoscaler.desired_replicas import Desired, ScalingRule
 
 TICK_SECONDS = 5.0
-LOOK_TICKS, SYNC_TICKS = 2, 3  # of the autoscaler; of the HPA, which has KEDA ask each time
+# intervals of the autoscaler, and of the HPA, which makes KEDA ask each time
+LOOK_TICKS, SYNC_TICKS = 2, 3
 POD_SECONDS, REPLICA_SECONDS = (20.0, 60.0), (60.0, 120.0)  # until one is up: least and most
 PUBLISH_SECONDS = 20.0  # the trainer does not train, and in the first half is not heard of
 
@@ -36,11 +37,12 @@ WORKER_ROWS, MESSAGE_ROWS, PLY_ROWS, PLY_POSITIONS, GAMES, PLIES = 4_000, 256, 5
 WORKER_POSITIONS = WORKER_ROWS / PLY_ROWS * PLY_POSITIONS  # a second, of one that never waits
 SAMPLES_PER_POSITION, BATCH_SIZE, LEAST_POSITIONS = 4.0, 256, 2_000
 
-TOLERANCE = 0.1  # of the HPA: a metric nearer to its target changes nothing
+TOLERANCE = 0.1  # tolerance of the HPA: a metric nearer to its target changes nothing
 UP_SHARE, DOWN_SHARE, PERIOD_SECONDS, STABILIZATION_SECONDS = 1.0, 0.25, 60.0, 300.0
 
-_FED = 0.95  # of inference's capacity: more workers than use that are no use
-_HOLDS_SECONDS, _LEAST_SHARE, _MOST_SHARE = 600.0, 0.8, 1.25  # of the ideal: near enough
+_FED = 0.95  # share of inference's capacity: more workers than use that are no use
+# shares of the ideal that count as near enough
+_HOLDS_SECONDS, _LEAST_SHARE, _MOST_SHARE = 600.0, 0.8, 1.25
 
 
 # A GPU, 100,000 rows a second in full batches: assumed, with a launch cost that is typical of one.
@@ -149,14 +151,14 @@ class SimulatedTrainer:
 
 @dataclass(frozen=True, slots=True)
 class Faults:
-    """What goes wrong, and when; seconds since the start."""
+    """Faults and their times; seconds since the start."""
 
     preempted_per_hour: float = 0.0  # share of the pods, at times of chance
     storm_at: float = math.inf  # half of the pods are killed at once
     published_every: float = math.inf
     halved_at: float = math.inf  # the trainer draws half as much from then on
     silent: tuple[float, float] = (math.inf, math.inf)  # Redis is away from, until
-    replicas: float = 2.0  # that inference may have, over those that all workers would need
+    replicas: float = 2.0  # upper limit of inference, over the replicas that all workers would need
 
 
 FAULTS = {
@@ -171,14 +173,14 @@ FAULTS = {
 
 
 class Sample(NamedTuple):
-    """What was seen at one time."""
+    """Observations at one time."""
 
     seconds: float
     asked: int
     workers: int
     replicas: int
     fill: float
-    wait: float  # of a message / computation of a batch
+    wait: float  # wait of a message / computation of a batch
     waited: float  # by the trainer, seconds since the start, as the next two
     drawn: int
     received: int

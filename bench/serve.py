@@ -1,4 +1,4 @@
-"""What the wire costs: clients at once and batch sizes against the inference service.
+"""Measure the cost of the wire: clients at once and batch sizes against the inference service.
 
 ``python -m bench.serve`` keeps messages in flight on one stream a client, all clients in one
 process, and prints requests and positions a second, how long an answer takes, and the CPU time of

@@ -54,7 +54,7 @@ class OneFile:
         return [self.best()]
 
     def sha256(self, version: int) -> str:
-        """Of any version: there is one."""
+        """Return the hash of any version, because there is only one."""
         del version
         return self._sha256
 

@@ -52,7 +52,7 @@ class RunEndedError(ZerofleetError):
 
 @dataclass(slots=True)
 class Figures:
-    """Of one process over time: a row per look of seconds, megabytes, descriptors and threads."""
+    """Figures of one process over time: rows of seconds, megabytes, descriptors and threads."""
 
     looks: list[tuple[float, float, float, float]] = field(
         default_factory=list[tuple[float, float, float, float]]
@@ -128,7 +128,7 @@ def _fleet(run_file: Path, folder: Path) -> Generator[subprocess.Popen[bytes]]:
             fleet.send_signal(signal.SIGINT)
             try:
                 fleet.wait(_STOP_SECONDS)
-            except subprocess.TimeoutExpired:  # what was measured counts nevertheless
+            except subprocess.TimeoutExpired:  # the measurements still count
                 fleet.send_signal(signal.SIGINT)  # the second one kills its children
                 fleet.wait()
 

@@ -86,7 +86,7 @@ async def store(children: Sequence[Child], seconds: float) -> Counts:
 
 
 def bytes_per_position(url: str) -> int:
-    """What a stored position takes on disk, with its indexes and its share of the game's row."""
+    """Return the disk space of a position, with its indexes and its share of the game's row."""
     connection = psycopg2.connect(url)
     try:
         with connection.cursor() as cursor:

@@ -41,7 +41,7 @@ def postgres_of(run: RunConfig, folder: Path) -> Generator[EmbeddedPostgres]:
 
 
 def pid_of(server: EmbeddedPostgres) -> int:
-    """Of its parent process, for CPU times.
+    """Return the PID of its parent process, for CPU times.
 
     Raises:
         PostgresGoneError: it does not run.

@@ -68,11 +68,13 @@ class ComparedRun:
     examined_by: RunConfig
     """The first variant's run, whose search, simulations and openings all exams and games have."""
     answers: dict[str, NDArray[np.float64]] = field(default_factory=dict[str, NDArray[np.float64]])
-    """Of the newest exam: [positions] 1 where the model erred, or [1] the share of lines lost."""
+    """Answers of the newest exam: [positions] 1 where the model erred, or [1] the share of lines
+    lost.
+    """
     last: dict[str, Any] = field(default_factory=dict[str, Any])
     """The newest row."""
     match: PairScores | None = None
-    """Of the last model against that of the first variant."""
+    """Scores of the last model against the first variant's."""
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -192,7 +194,7 @@ async def exam_figures(
 
 
 def print_heading(runs: Mapping[str, RunConfig], seed: int) -> None:
-    """What the lines of a seed's models say."""
+    """Print the heading of the lines of a seed's models."""
     width = max(map(len, runs)) if len(runs) > 1 else 0
     headings = " ".join(f"{name:>{width}}" for name, (_, width, _) in COLUMNS.items())
     print(

@@ -27,7 +27,7 @@ _BETWEEN_SETTINGS = re.compile(r",(?=\s*[a-z_]+(?:\.[a-z_]+)?=)")  # not within 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """What a loop may use up; at least one is given."""
+    """Limits of a loop; at least one is given."""
 
     cpu_seconds: float | None = None
     evaluations: float | None = None
@@ -129,7 +129,7 @@ def _runs(options: argparse.Namespace) -> dict[str, RunConfig]:
 
 
 def _values(source: str) -> dict[str, Any]:
-    """What a run file says, or the run file of a workload."""
+    """Return the values of a run file, or of the run file of a workload."""
     if not source.endswith(".toml"):
         try:
             return run_values(workload(source))

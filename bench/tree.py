@@ -142,7 +142,7 @@ class TreeAlone:
 
     @property
     def statistics(self) -> EngineStatistics:
-        """Of the engine."""
+        """Statistics of the engine."""
         return self._engine.statistics
 
     def turn(self) -> None:
@@ -153,7 +153,7 @@ class TreeAlone:
 
 
 def weights(workload: Workload, simulations: int) -> Row:
-    """What a node, an edge and a tree weigh when it is fullest, with the room that it never uses.
+    """Measure the memory of a node, an edge and a full tree, including unused room.
 
     Each tree has an engine of its own here, for engines tell of all their trees together, and those
     of different games are not full at the same time.

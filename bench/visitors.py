@@ -122,7 +122,7 @@ class Visitors:
         self._seconds = 0.0  # in which they could ask
         self._began: float | None = None
         everybody = Allowance(options.per_minute, self._clock, searches=options.searches)
-        everybody.take(options.per_minute)  # what they may save up is gone
+        everybody.take(options.per_minute)  # the savings are spent
         self._players = [
             VisitorPlayer(
                 player,

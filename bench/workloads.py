@@ -1,4 +1,4 @@
-"""What is measured: games with the network and the simulations that other systems' figures have."""
+"""Workloads: games with the network and the simulations behind other systems' figures."""
 
 from __future__ import annotations
 

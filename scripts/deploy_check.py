@@ -87,7 +87,7 @@ def lay_out(rendered: dict[str, Path], core: Path, scanned: Path) -> None:
         known = [each for each in documents if not each["apiVersion"].startswith(OPERATORS)]
         (core / f"{name}.yaml").write_text(yaml.safe_dump_all(known))
         if name in SCANNED:
-            # Those that were made for the rendering are secrets indeed, and in no file of ours.
+            # Secrets made for the rendering are real secrets, and are in no file of ours.
             others = [each for each in documents if each["kind"] != "Secret"]
             (scanned / f"{name}.yaml").write_text(yaml.safe_dump_all(others))
     shutil.copy(ROOT / "Dockerfile", scanned)

@@ -25,7 +25,7 @@ FOLDER = ROOT / "deploy" / "requirements"
 CONSTRAINTS = ROOT / "constraints.txt"
 INDEX = "https://pypi.org/simple"
 TORCH_CPU_INDEX = "https://download.pytorch.org/whl/cpu"
-# What the images are: Debian 12 has glibc 2.36.
+# Platform of the images: Debian 12 has glibc 2.36.
 PYTHON = "3.11"
 MACHINES = ("x86_64-manylinux_2_36", "aarch64-manylinux_2_36")
 # Files that no checkout installs: of other systems, processors, interpreters and C libraries.
@@ -87,7 +87,7 @@ LAYERS = {
     "torch-cpu": Layer(("torch",)),
     "torch-cuda": Layer(("torch",), ("runtime", "inference", "trainer"), cuda=True),
     "trainer": Layer(("zerofleet[trainer,s3]",), ("runtime", "inference", "torch-cpu")),
-    # What the Dockerfile's EXTRAS names, on top of runtime and below all others.
+    # Extras for the Dockerfile's EXTRAS, on top of runtime and below all others.
     "openspiel": Layer(("zerofleet[openspiel]",), ("runtime",)),
     "tensorboard": Layer(("zerofleet[tensorboard]",), ("runtime",)),
     "checkout-build": Layer(
@@ -149,7 +149,7 @@ def header(name: str) -> str:
 
 @functools.cache
 def packages(name: str) -> Packages:
-    """What one file installs.
+    """Return the packages that one file installs.
 
     Raises:
         LockError: of ``resolve`` and ``requirements``, or constraints.txt lacks a pin.
@@ -205,7 +205,7 @@ def torch_for_cpus() -> Packages:
 
 
 def requirements(*roots: str) -> tuple[str, ...]:
-    """What the roots ask for, where zerofleet's extras stand for what pyproject.toml lists.
+    """Return the roots' requirements, with zerofleet's extras replaced by pyproject.toml's.
 
     Raises:
         LockError: pyproject.toml does not have an extra.

@@ -124,7 +124,7 @@ VARIANTS: dict[str, tuple[str, Edit]] = {
 
 
 def _vary(overlays: Path, overlay: str, name: str, edit: Edit) -> None:
-    """Put the variant beside its overlay."""
+    """Put the variant next to its overlay."""
     if name == overlay:
         return
     shutil.copytree(overlays / overlay, overlays / name)

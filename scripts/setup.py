@@ -4,9 +4,9 @@
     python scripts/setup.py run                what a run needs
     python scripts/setup.py test browser       what a run, the tests and the browser tests need
 
-Uses only the standard library. Does nothing if everything is installed and up to date. Packages are
-those of ``deploy/requirements/checkout-*.txt``, which scripts/lock.py writes: pip refuses a file
-whose sha256 is not listed there.
+Uses only the standard library. Does nothing if everything is installed and up to date. The
+packages are listed in ``deploy/requirements/checkout-*.txt``, which scripts/lock.py writes: pip
+refuses a file whose SHA-256 is not listed there.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What the repository is made of, counted: files, lines, modules, names, imports.
+"""Count what the repository consists of: files, lines, modules, names, imports.
 
-``python scripts/structure.py [CHECKOUT]``: of this repository, or of another checkout of it, so
-that two states can be held against each other. ``tests/repo/test_structure.py`` holds the rules.
+``python scripts/structure.py [CHECKOUT]``: for this repository, or for another checkout of it, so
+that two states can be compared. ``tests/repo/test_structure.py`` holds the rules.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ SMALL = 60
 FILE_NAMES_SHARED = frozenset(
     {"__init__.py", "__main__.py", "settings.py", "service.py", "metrics.py"}
 )
-"""What each service or package may have one of."""
+"""File names that each service or package may use once."""
 
 _KINDS = (
     ("generated", ("*.pyi",)),
@@ -90,7 +90,7 @@ class Structure:
         return {each: sorted(where) for each, where in sorted(places.items()) if len(where) > 1}
 
     def shared_file_names(self) -> dict[str, list[str]]:
-        """Names that several files have, beside those that each service may have."""
+        """Return file names that several files have, except names that each service may use."""
         places = defaultdict[str, list[str]](list)
         for module in self.modules.values():
             if module.path.name not in FILE_NAMES_SHARED and "versions" not in module.path.parts:
@@ -151,7 +151,7 @@ class Structure:
         return self._faces.get(module, {}).get(name, module)
 
     def _face(self, name: str) -> Iterator[tuple[str, str]]:
-        """Names that a package passes on (those of its ``__all__``), and where they are from."""
+        """Return names that a package re-exports in its ``__all__``, and their modules."""
         path, tree = self._trees[name]
         if path.name != "__init__.py":
             return

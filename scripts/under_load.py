@@ -1,7 +1,7 @@
 """Run a command on a machine that is busy: ``python scripts/under_load.py 8 make test``.
 
-So many loops compute beside it, each as important to the kernel as the command itself, and end with
-it, however it ends.
+That number of loops computes at the same time, each as important to the kernel as the command
+itself. They end with the command, however it ends.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _DIE_WITH_THE_PARENT = 1  # PR_SET_PDEATHSIG of prctl, on Linux
 
 
 def dying_with_us() -> Callable[[], object]:
-    """What a child calls so that the kernel kills it when this process is gone."""
+    """Return a function for a child to call, so that the kernel kills it when this process dies."""
     if sys.platform != "linux":
         return lambda: None
     prctl = ctypes.CDLL(None).prctl

@@ -112,10 +112,7 @@ class ExamView:
     """The wrong positions of one model on one page.
 
     Args:
-        visit: visit to the page.
-        game_board: board of the run's game.
         kinds: kinds of positions in the game's exam.
-        kind: the kind to show.
     """
 
     def __init__(

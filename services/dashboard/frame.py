@@ -107,7 +107,6 @@ class Visit:
         """Draw a value, and draw it again when it changes, for as long as the page is open.
 
         Args:
-            reading: reading of the value.
             draw: draws the value; its elements go where ``watch`` was called.
 
         Returns:
@@ -547,8 +546,6 @@ def page_links(
     """Draw links to the newest page and to the older one.
 
     Args:
-        visit: visit to the page.
-        path: path of the list.
         rows: rows as read: one more than ``most`` if there are older ones.
         most: rows of a page.
         key: the column by which the next page begins.

@@ -213,13 +213,7 @@ def _requested_ply(visit: Visit, walked: WalkedGame) -> int:
 
 
 class GameView:
-    """The viewer on one page.
-
-    Args:
-        visit: visit to the page.
-        walked: the game.
-        game_board: board of the game.
-    """
+    """The viewer on one page."""
 
     def __init__(self, visit: Visit, walked: WalkedGame, game_board: GameBoard) -> None:
         self._visit = visit

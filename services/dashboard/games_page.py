@@ -135,9 +135,6 @@ async def read_games(
     """Return the games of a run that pass a filter, newest first.
 
     Args:
-        sources: the sources.
-        run: name of the run.
-        chosen: the filter.
         before: ``before`` of the previous page; None: the first page.
 
     Raises:

@@ -137,7 +137,6 @@ class PageListener(uvicorn.Server):
     request in progress. If there is none, the new connection is closed.
 
     Args:
-        config: settings of the server.
         sock: a listening socket; not closed here. Serve with ``serve([])``.
         most: connections at once; fewer if the process may not open that many files.
         most_of_address: connections from one address at once.
@@ -688,7 +687,7 @@ class _NoAttachments:
     packet_type: int
 
     def decode(self, encoded_packet: str) -> int:
-        count: int = super().decode(encoded_packet)  # the packet's
+        count: int = super().decode(encoded_packet)  # pyright: ignore  the packet's
         if count or self.packet_type not in range(5):
             raise ValueError("a page sends no binary packets")
         return 0

@@ -197,8 +197,6 @@ async def read_match(sources: Sources, run: str, match_id: int | None) -> ShownM
     """Return a match of a run.
 
     Args:
-        sources: the sources.
-        run: name of the run.
         match_id: the match; None: the current one.
 
     Returns:
@@ -274,11 +272,7 @@ def add_match_page(frame: Frame) -> None:
 
 
 class InPlayBoards:
-    """A few games that the evaluator is playing, drawn where it is made.
-
-    Args:
-        game_board: board of the run's game.
-    """
+    """A few games that the evaluator is playing, drawn where it is made."""
 
     def __init__(self, game_board: GameBoard) -> None:
         self._game_board = game_board
@@ -309,8 +303,6 @@ class MatchView:
     """One match on one page.
 
     Args:
-        visit: visit to the page.
-        game_board: board of the run's game.
         newest: whether it follows the current match; otherwise the match is fixed.
     """
 
@@ -465,7 +457,6 @@ class MatchList:
     """The run's matches on one page, newest first.
 
     Args:
-        visit: visit to the page.
         kind: the chosen kind; empty: all.
         first: whether the newest are shown.
     """

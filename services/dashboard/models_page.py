@@ -288,8 +288,6 @@ class ModelView:
     """The panels on one page, drawn where it is made.
 
     Args:
-        visit: visit to the page.
-        version: version of the model.
         first: whether its newest matches are shown.
     """
 

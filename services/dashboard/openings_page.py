@@ -166,12 +166,7 @@ def _position(model: ModelGames, line: tuple[str, ...], to_play: int) -> Opening
 
 @dataclass(slots=True)
 class OpeningsReader:
-    """Reads the openings of one run; games of older models are read once.
-
-    Args:
-        sources: the sources.
-        run: name of the run.
-    """
+    """Reads the openings of one run; games of older models are read once."""
 
     sources: Sources
     run: str
@@ -228,8 +223,6 @@ class OpeningsView:
     """The tree on one page.
 
     Args:
-        visit: visit to the page.
-        game_board: board of the run's game.
         actions: actions to the position that is shown.
         model: the model whose games the board shows; None: the newest one that has games.
     """

@@ -177,9 +177,6 @@ class ComparedModel:
 
     Args:
         versions: available versions with their labels.
-        version: the chosen version.
-        game_board: board of the game.
-        view: the page.
     """
 
     def __init__(
@@ -247,9 +244,6 @@ class CompareView:
     """Both models on one page.
 
     Args:
-        visit: visit to the page.
-        game_board: board of the run's game.
-        described: description of the inference service.
         actions: the position.
     """
 
@@ -400,8 +394,6 @@ async def _open_view(visit: Visit, view: type[CompareView | PlayView], done_to_m
     """Open a view of the run that this page serves; say so if the visit is to another run.
 
     Args:
-        visit: the visit.
-        view: the view.
         done_to_models: a participle for the message, such as ``"played"``.
     """
     own = visit.sources.run
@@ -431,9 +423,6 @@ class PlayView:
     """A game of a visitor against a model, on one page.
 
     Args:
-        visit: visit to the page.
-        game_board: board of the run's game.
-        described: description of the inference service.
         actions: the position that the game begins with.
     """
 

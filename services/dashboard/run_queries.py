@@ -227,12 +227,7 @@ class RunCurves:
 
 @dataclass(slots=True)
 class CurveReader:
-    """Reads the curves of one run.
-
-    Args:
-        sources: the sources.
-        run: name of the run.
-    """
+    """Reads the curves of one run."""
 
     sources: Sources
     run: str

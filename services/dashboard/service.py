@@ -135,7 +135,6 @@ class PageServer:
         sources: sources of the pages.
         queries: runs the visitors' queries.
         visitors: the visitors who may see the pages.
-        settings: settings, for example of HTTPS.
         sock: bound to the address of the page.
 
     Raises:

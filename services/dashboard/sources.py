@@ -501,12 +501,7 @@ class StripFigures:
 
 @dataclass(slots=True)
 class StripReader:
-    """Reads the strip of one run; values that cannot be read stay as they were.
-
-    Args:
-        sources: the sources.
-        run: the run.
-    """
+    """Reads the strip of one run; values that cannot be read stay as they were."""
 
     sources: Sources
     run: ShownRun

@@ -190,7 +190,6 @@ class _Desk:
     """The editor, and below it the answer to the query; draws itself where it is made.
 
     Args:
-        visit: visit to the page.
         queries: runs the query.
         query: initial text of the editor.
     """

@@ -304,9 +304,6 @@ class VisitorQueries:
 
     A visitor has one query running and one waiting. The next query to run belongs to the token with
     the fewest running, so that many logins with one token are no advantage.
-
-    Args:
-        url: URL of the database.
     """
 
     def __init__(self, url: str) -> None:
@@ -402,12 +399,7 @@ def run_query(url: str, query: str) -> QueryAnswer:
 
 
 class QueryRun:
-    """One query, with its own connection, because a query can change its settings.
-
-    Args:
-        url: URL of the database.
-        query: the visitor's text.
-    """
+    """One query, with its own connection, because a query can change its settings."""
 
     def __init__(self, url: str, query: str) -> None:
         self._url = url

@@ -1,4 +1,4 @@
-"""What every part of an evaluator needs: its run, the database, its fence, and the players."""
+"""Shared state of an evaluator's parts: its run, the database, its fence, and the players."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class EvaluatorContext:
     """Games stored by this process."""
 
     async def ask(self, call: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
-        """Call a store in a thread, again and again until it answers."""
+        """Call a store in a thread, repeatedly until it answers."""
         return await self.waits.ask_store(call, *args, **kwargs)
 
     async def record(self, match_id: int, games: Sequence[MatchGame]) -> None:
@@ -73,7 +73,6 @@ class Players:
     """Finds the players of matches by name: a version, a version in one precision, or an anchor.
 
     Args:
-        context: state of this evaluator.
         model: client for the run's models at the inference service.
     """
 
@@ -131,8 +130,8 @@ class ExactPredictor:
     """Checks the precision of each answer: a server without variants ignores the request for one.
 
     Args:
-        predictor: a stream that asks for the precision.
-        precision: the precision that has to answer.
+        predictor: a stream that requests the precision.
+        precision: the precision that must answer.
     """
 
     def __init__(self, predictor: Predictor, precision: str) -> None:
@@ -153,7 +152,7 @@ class ExactPredictor:
         if prediction.precision != self._precision:
             answered = prediction.precision or "a precision that it does not name"
             raise IncompatibleModelError(
-                f"asked in {self._precision}, inference answered in {answered}: its service must "
-                "be one that serves variants"
+                f"requested {self._precision}, but inference answered in {answered}: use an "
+                "inference service that serves variants"
             )
         return prediction

@@ -57,7 +57,7 @@ def choose(
             answer before a newer one came.
         genesis: whether there is no best model yet.
         gate: whether a match decides.
-        begun: candidate of an unfinished match against the present best.
+        begun: candidate of an unfinished match against the current best.
     """
     newest_judged = max(judged, default=0)
     waiting = sorted(version for version in versions if version > newest_judged)
@@ -99,7 +99,7 @@ class Evaluator:
 
     @property
     def progress(self) -> int:
-        """Games played and models judged: grows while this evaluator gets on."""
+        """Games played and models judged; grows while this evaluator makes progress."""
         return self._judged + self._context.games_played
 
     async def run(self) -> None:
@@ -132,7 +132,7 @@ class Evaluator:
                 else:
                     await self._promote_untested(work.candidate, head)
             self._judged += 1
-            # Where candidates come faster than they are judged there is no spare time at all.
+            # If candidates come faster than they are judged, there is no spare time at all.
             share = self._run.rating.share
             await self._spare.play_on((time.monotonic() - began) * share / (1 - share))
 
@@ -192,7 +192,7 @@ class Evaluator:
             await self._go_without(match, head, str(error))
             return
         if standing.verdict is None:
-            # Its openings are not those of today's run file: the next turn begins another match.
+            # Its openings differ from the current run file's: the next turn begins another match.
             _log.error("match_incomplete", match_id=match.match_id, games=match.games)
             await self._referee.close(match, "skipped", Grounds("other_openings"))
             return
@@ -247,7 +247,7 @@ class Evaluator:
         if not await self._admit(match):
             return
         if await self._players.can_play(match.best):
-            await asyncio.sleep(_POLL_SECONDS)  # both answer again: the next turn plays on
+            await asyncio.sleep(_POLL_SECONDS)  # both answer again: the next turn continues
             return
         _log.error("best_unusable", best=match.best, promoted_without_match=match.candidate)
         if await self._promoter.promote(match.candidate, None, head) is not None:
@@ -285,7 +285,7 @@ class Evaluator:
                 await self._examine_in(head, kind)
 
     async def _examine_in(self, head: Promotion, kind: PositionKind) -> None:
-        """Examine the best model in one kind of positions, and record how it did."""
+        """Examine the best model in one kind of positions, and record the result."""
         run = self._run
         try:
             async with AsyncExitStack() as streams:

@@ -14,13 +14,13 @@ _PREFIX = "zerofleet_evaluator"
 
 
 class PulseCollector(Collector):
-    """Reads an evaluator's pulse when it is asked for."""
+    """Collects an evaluator's pulse at each scrape."""
 
     def __init__(self, pulse: Callable[[], Pulse[EvaluatorFigures]]) -> None:
         self._pulse = pulse
 
     def collect(self) -> Iterator[Metric]:
-        """Progress as a counter, the figures of the heartbeat as gauges."""
+        """Yield progress as a counter, and the figures of the heartbeat as gauges."""
         pulse = self._pulse()
         yield CounterMetricFamily(
             f"{_PREFIX}_progress", "Games played and models judged.", value=pulse.progress

@@ -24,9 +24,8 @@ from zerofleet.waiting import Waits, awaited
 
 _log = structlog.get_logger()
 
-# Pairs count in order, so a long pair holds up the count, and others begin meanwhile. More pairs
-# ahead than this save no more time (measured on go 9x9, 16 pairs at once), and more games do not
-# count.
+# Pairs count in order, so a long pair delays the count while others begin. Having further pairs
+# ahead saves no time (measured on go 9x9, 16 pairs at once) and adds games that do not count.
 _AHEAD = 2  # times the pairs at once
 
 _RECONCILE_SECONDS = 5.0
@@ -66,14 +65,14 @@ class Referee:
         )
 
     async def play(self, match: MatchRow) -> Standing:
-        """Play what the match lacks until it is decided; each game is a row as soon as it is over.
+        """Play the missing games of a match until it is decided, and store each when it is over.
 
         A sequential test keeps ``pairs_at_once`` pairs in play and is computed whenever a game is
         stored. When it ends, the games in play are abandoned, and later pairs do not count.
 
         Returns:
-            The standing, judged from the rows; without a verdict when the game offers fewer
-            openings than the match has.
+            The standing, judged from the rows; without a verdict if the game has fewer openings
+                than the match.
 
         Raises:
             IncompatibleModelError: one of the two models cannot be used.
@@ -141,7 +140,7 @@ class Referee:
     async def close(
         self, match: MatchRow, verdict: Literal["rejected", "skipped"], grounds: Grounds
     ) -> None:
-        """Write down a verdict that promotes no model, and why."""
+        """Record a verdict that promotes no model, and its figures."""
         _log.info(
             verdict, candidate=match.candidate, best=match.best, decided_by=grounds.decided_by
         )
@@ -175,14 +174,13 @@ class Promoter:
         """Make a version the best, and then visible.
 
         Args:
-            version: the model.
-            match_id: the match that it won; None where none was played.
-            head: the end of the chain that the decision was made on.
-            grounds: what the match's verdict rests on.
+            match_id: the match that it won; None if there was none.
+            head: the newest promotion when the decision was made.
+            grounds: figures behind the match's verdict.
 
         Returns:
-            The promotion. None if the chain has grown meanwhile, for example by a person's
-            rollback; then nothing was decided.
+            The promotion. None if the chain has grown in the meantime, for example by a person's
+                rollback; then nothing was decided.
 
         Raises:
             StaleEpochError: another evaluator has taken over; this one must stop.
@@ -210,13 +208,13 @@ class Promoter:
             for row in database.promotion_history(run)[:1]:
                 now = row.promotion
                 if (now.seq, now.version, row.match_id, row.actor) == mine:
-                    return now  # it was this very promotion, whose answer was lost
+                    return now  # it is this very promotion, whose answer was lost
             if database.evaluator_epoch(run) == context.epoch:
                 return None
             raise
 
     async def point(self, promotion: Promotion) -> None:
-        """Move the pointer; if Redis is down or takes no writes, the reconciler will."""
+        """Move the pointer; if Redis is down or refuses writes, the reconciler will."""
         try:
             await asyncio.to_thread(self._pointer.set_if_newer, promotion)
         except StoreUnavailableError as error:
@@ -230,7 +228,7 @@ async def reconcile(pointer: BestPointer, database: PromotionChain, waits: Waits
         try:
             await asyncio.to_thread(pointer.reconcile, database)
         except StoreUnavailableError as error:
-            if pointer.state.status != "up":  # else it is Postgres, which others wait for
+            if pointer.state.status != "up":  # otherwise it is Postgres, which others wait for
                 thing = f"{awaited(error, 'Redis')} (the best pointer is not moved)"
                 waits.begin("pointer", thing, reason=str(error))
                 pause = _AGAIN_SECONDS

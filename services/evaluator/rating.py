@@ -1,27 +1,27 @@
 """Elo of every player, models and anchors, by the Bradley-Terry model and Newton's method.
 
-Player ``i`` with strength ``r[i]`` beats player ``j`` with probability
-``1 / (1 + exp(r[j] - r[i]))`` (Bradley and Terry, Biometrika 39, 1952). A draw counts as half a
-win for each side. With ``s[i, j]`` the points that ``i`` took from ``j`` and
-``n[i, j] = s[i, j] + s[j, i]``, the log-likelihood and its derivatives are::
+Player ``i`` with strength ``r[i]`` beats player ``j`` with probability ``1 / (1 + exp(r[j] -
+r[i]))`` (Bradley and Terry, Biometrika 39, 1952). A draw counts as half a win for each side. With
+``s[i, j]`` the points that ``i`` took from ``j`` and ``n[i, j] = s[i, j] + s[j, i]``, the
+log-likelihood and its derivatives are::
 
     L            = sum over i != j of s[i, j] * log p[i, j]
     dL/dr[i]     = sum over j of s[i, j] - n[i, j] * p[i, j]
     d2L/dr[i]2   = -sum over j of n[i, j] * p[i, j] * p[j, i]
     d2L/dr[i]r[j] = n[i, j] * p[i, j] * p[j, i]
 
-Two weak priors keep the maximum finite. Each pair that met has one more, virtual, draw, so that a
-clean sweep has a finite rating; and each strength has a normal prior of fifty thousand Elo around
-zero, so that players who never met the first player's circle still have a rating, with an error
-that says so.
+Two weak priors keep the maximum finite. Each pair that met has an additional, virtual, draw, so
+that a clean sweep has a finite rating. Each strength has a normal prior of fifty thousand Elo
+around zero. Therefore players without a connection to the first player still have a rating, with a
+correspondingly large error.
 
-Only differences of strength show in results: adding a constant to all changes nothing. The oldest
-model that played is therefore held at 0 and its row and column leave the Hessian. The inverse of
-what is left, with its sign turned, is the covariance of the strengths relative to it (Hunter,
-Annals of Statistics 32, 2004, treats the same gauge); its own error is 0.
-One unit of strength is ``400 / ln 10`` Elo (Elo, The Rating of Chessplayers, 1978).
+Only differences of strength matter: adding a constant to all changes nothing. The oldest model that
+played is therefore held at 0, and its row and column leave the Hessian. The inverse of the rest,
+with its sign turned, is the covariance of the strengths relative to it (Hunter, Annals of
+Statistics 32, 2004, treats the same gauge); its own error is 0. One unit of strength is ``400 / ln
+10`` Elo (Elo, The Rating of Chessplayers, 1978).
 
-Newton's method converges in a handful of steps; the popular minorisation-maximisation iteration
+Newton's method converges in a handful of steps. The popular minorisation-maximisation iteration
 does not on a ladder, where each player met only its neighbours.
 """
 
@@ -43,7 +43,7 @@ _MOST_STEPS = 100
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """Games between two players, as ``player`` sees them."""
+    """Games between two players, from the side of ``player``."""
 
     player: str  # a model's version, or an anchor's name
     opponent: str
@@ -85,7 +85,7 @@ def _order(player: str) -> tuple[bool, int, str]:
 
 
 def _points(results: list[Result], index: dict[str, int]) -> NDArray[np.float64]:
-    """Points that each player (row) took from each other one (column), virtual draws included."""
+    """Return points that each player (row) took from each other (column), with virtual draws."""
     points = np.zeros((len(index), len(index)))  # [players, players] float64
     for result in results:
         i, j = index[result.player], index[result.opponent]
@@ -96,7 +96,7 @@ def _points(results: list[Result], index: dict[str, int]) -> NDArray[np.float64]
 
 
 def _maximise(points: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Strengths [players] at the maximum and their covariance [players, players]."""
+    """Return strengths [players] at the maximum and their covariance [players, players]."""
     strengths = np.zeros(len(points))
     for _ in range(_MOST_STEPS):
         gradient, hessian = _derivatives(points, strengths)
@@ -123,7 +123,7 @@ def _log_posterior(points: NDArray[np.float64], strengths: NDArray[np.float64]) 
 def _derivatives(
     points: NDArray[np.float64], strengths: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Gradient [players] and Hessian [players, players] of the log-posterior."""
+    """Return gradient [players] and Hessian [players, players] of the log-posterior."""
     games = points + points.T
     difference = strengths[:, None] - strengths[None, :]
     beats = np.exp(-np.logaddexp(0.0, -difference))  # p[i, j], without overflow

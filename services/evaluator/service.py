@@ -1,4 +1,4 @@
-"""The evaluator service, wired: stores, inference, the loop, the reconciler, the heartbeat."""
+"""Connects the evaluator: stores, inference, the loop, the reconciler, the heartbeat."""
 
 from __future__ import annotations
 

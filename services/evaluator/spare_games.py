@@ -1,6 +1,6 @@
 """Spare games: what the evaluator plays while no candidate waits.
 
-Trials, which a person asked for with ``zerofleet match``, come first. Then the rating pool plays
+Trials, which a person requests with ``zerofleet match``, come first. Then the rating pool plays
 promoted models against earlier ones and fixed anchors. These games pause during a match of the
 gate. What is missing follows from the stored rows, so another evaluator, or this one after a
 restart, resumes them.
@@ -40,10 +40,11 @@ from zerofleet.services.evaluator.rating import Result, rate
 _log = structlog.get_logger()
 
 _IDLE_SECONDS = 1.0
-# Games of a pairing, or of a trial, that are played before the most urgent ones are looked up
-# again. Each needs its own program where an anchor plays.
+# Games of a pairing or of a test match that are played before the most urgent ones are looked up
+# again. With an anchor, each game may need its own program.
 _PLACES_AT_ONCE = 24
-_NETWORKS_AT_ONCE = 3  # opponents; more models than inference keeps would push each other out
+# opponents; more models than inference keeps in memory would evict each other
+_NETWORKS_AT_ONCE = 3
 _NEVER = datetime.max.replace(tzinfo=UTC)
 
 CANNOT_PLAY = (IncompatibleModelError, RecordRejectedError, EngineGoneError, GtpError)
@@ -84,7 +85,7 @@ class SpareTime:
 
     @contextlib.contextmanager
     def paused(self) -> Generator[None]:
-        """Pause the games in play while this is entered, because a candidate is judged."""
+        """Pause the games in play during this block, because a candidate is judged."""
         self._go.clear()
         try:
             yield
@@ -135,10 +136,10 @@ class Pairing:
 def pairings(
     promoted: Iterable[int], back: Iterable[int], anchors: Sequence[str], every: int = 1
 ) -> list[Pairing]:
-    """Return all pairings of a run, those of the newest model first.
+    """Return all pairings of a run, the newest model's first.
 
-    Opponents further back and fixed anchors keep the scale from drifting: with the previous model
-    alone, errors add up along the chain.
+    Opponents further back and fixed anchors keep the scale from drifting: with only the previous
+    model, errors add up along the chain.
 
     Args:
         promoted: versions in the order of their promotions; a rollback adds nothing.
@@ -249,7 +250,6 @@ class RatingPool:
     """Plays the rating games that a run lacks, and rates all players from all stored games.
 
     Args:
-        context: state of this evaluator.
         players: finds players by name.
         go: cleared while games in play have to wait.
     """
@@ -396,7 +396,6 @@ class Trials:
     A trial is a row before it begins, and it decides nothing.
 
     Args:
-        context: state of this evaluator.
         players: finds players by name.
         go: cleared while games in play have to wait.
         rate: recomputes all ratings.
@@ -445,7 +444,7 @@ class Trials:
                 self._context.database.model, self._context.run.name, version
             )
             if model is None or (model.removed_at or _NEVER) <= datetime.now(UTC):
-                raise IncompatibleModelError(f"the files of model {version} are not kept any more")
+                raise IncompatibleModelError(f"the files of model {version} have been deleted")
 
     async def _play(self, trial: MatchRow) -> None:
         context, run = self._context, self._context.run

@@ -1,4 +1,4 @@
-"""The best model from a server that knows versions by number alone, such as NVIDIA Triton."""
+"""The best model from a server that identifies versions by number only, such as NVIDIA Triton."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ _LOOK_SECONDS = 2.0
 
 
 class Versions(Protocol):
-    """Knows which versions a server has; an ``AsyncModel`` does."""
+    """Reports which versions a server has; an ``AsyncModel`` does."""
 
     async def ready(self, version: int) -> bool:
-        """Whether that version of the run's models answers."""
+        """Return whether that version of the run's models answers."""
         ...
 
 
@@ -46,15 +46,14 @@ class Stream(Protocol):
 class BestVersionPredictor:
     """A ``Predictor`` that names the promoted version in every request.
 
-    A newly promoted version is asked for once the server says that it has it; until then the one
-    before goes on.
+    It switches to a newly promoted version once the server reports that it has it; until then it
+    uses the previous one.
 
     Args:
         run: name of the run, and so of the model.
-        stream: to the server.
-        versions: the same server.
-        newest: the newest promotion, None before the first; blocking, and ``StoreUnavailableError``
-            while no store answers.
+        versions: versions of the same server.
+        newest: returns the newest promotion, None before the first. It blocks, and raises
+            ``StoreUnavailableError`` while no store answers.
     """
 
     def __init__(
@@ -72,16 +71,16 @@ class BestVersionPredictor:
         self._refusal: AccessDeniedError | None = None
 
     async def follow(self) -> None:
-        """Keep up with the promotions, for ever."""
+        """Keep up with the promotions, forever."""
         while True:
             await self.look()
             await asyncio.sleep(_LOOK_SECONDS)
 
     async def look(self) -> None:
-        """Look once for a newer promotion.
+        """Check once for a newer promotion.
 
-        If the server refuses the question, ``predict`` raises that: its caller knows how long to
-        try a token, and keeps the games.
+        If the server refuses the call, ``predict`` raises that error: its caller knows how long to
+        retry a token, and keeps the games.
         """
         try:
             newest = await asyncio.to_thread(self._newest)
@@ -106,7 +105,7 @@ class BestVersionPredictor:
         _log.info("best_model_changed", version=newest.version)
 
     async def predict(self, observations: NDArray[np.uint8]) -> Prediction:
-        """Predict by the promoted version; see ``Predictor``.
+        """Predict with the promoted version; see ``Predictor``.
 
         Raises:
             ModelNotFoundError: nothing is promoted yet, or the server does not have it yet.

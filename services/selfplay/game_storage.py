@@ -58,7 +58,6 @@ class GamesInPlay:
     the next adopted game, or starts a new one.
 
     Args:
-        game: name of the game.
         slots: games that the engine plays at once.
     """
 
@@ -173,8 +172,6 @@ class UnfinishedGames:
 
     Args:
         database: Postgres; may be down.
-        run: name of the run.
-        worker: name of this worker.
         lease_seconds: after this long without an extension, others may adopt this worker's games.
         waits: told when Postgres is waited for.
     """
@@ -303,8 +300,6 @@ class GameWriter:
 
     Args:
         database: Postgres; may be down.
-        run: name of the run.
-        worker: name of this worker.
         spool_games: games that the spool holds before play pauses, while Postgres is down.
         waits: told when Postgres is waited for.
         settled: returns when every save of an unfinished game that began before the call has

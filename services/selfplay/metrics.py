@@ -22,13 +22,13 @@ _COUNTED = {
 
 
 class WorkerCollector(Collector):
-    """Reads a worker's counts when they are asked for."""
+    """Collects a worker's counts at each scrape."""
 
     def __init__(self, worker: Worker) -> None:
         self._worker = worker
 
     def collect(self) -> Iterator[Metric]:
-        """Counters of play and of delivery, and the spool as it is now."""
+        """Yield counters of play and of delivery, and the current size of the spool."""
         for name, value in asdict(self._worker.totals()).items():
             yield CounterMetricFamily(f"{_PREFIX}_{name}", _COUNTED[name], value=value)
         answers = CounterMetricFamily(

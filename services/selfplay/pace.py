@@ -89,7 +89,6 @@ class TrainerWatch:
     """Tells ``Pause`` how far the trainer is behind, if the run file limits that.
 
     Args:
-        run: the run.
         heartbeats: Redis; may be down, hang, or refuse writes.
         database: Postgres; may be down.
         pause: receives the number of positions.

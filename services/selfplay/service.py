@@ -63,7 +63,7 @@ async def _work(
     worker: Worker,
     settings: SelfplaySettings,
     stop: asyncio.Event,
-    *beside: Coroutine[Any, Any, object],
+    *tasks: Coroutine[Any, Any, object],
 ) -> None:
     def collector() -> Collector:
         from zerofleet.services.selfplay.metrics import WorkerCollector
@@ -71,4 +71,4 @@ async def _work(
         return WorkerCollector(worker)
 
     with served_metrics(settings.metrics_address, collector):
-        await worker.run(stop, *beside)
+        await worker.run(stop, *tasks)

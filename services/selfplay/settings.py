@@ -12,23 +12,26 @@ from zerofleet.config import ProcessSettings
 
 
 class SelfplaySettings(ProcessSettings):
-    """Those of every process, one for other servers, and two for tests and audits."""
+    """Settings of every process, one for other inference servers, and two for tests and audits."""
 
     versions_by_number: bool = False
-    """Look up which version is the best, and ask for it by its number: for an inference server that
-    is not zerofleet's own and knows no 'best', such as NVIDIA Triton."""
+    """Look up the best version, and request it by its number.
+
+    For an inference server other than zerofleet's that has no version 'best', such as NVIDIA
+    Triton.
+    """
 
     selfplay_seed: int | None = None
-    """The same games each time, given the same predictions; unset: other games each time."""
+    """Seed for the same games each time, given the same predictions; unset: different games."""
 
     selfplay_audit: Path | None = None
-    """A file that gets a line for each finished game and for each answer; unset: none."""
+    """File that gets a line for each finished game and for each answer; unset: none."""
 
     def seeds(self, run_seed: int) -> Iterator[int]:
-        """One seed for each engine, without end.
+        """Yield one seed for each engine, endlessly.
 
-        Two workers of one run must not play the same games, nor a worker after a restart the same
-        as before: so the operating system's entropy goes in, unless a test asks otherwise.
+        Two workers of one run must not play the same games, nor a restarted worker its earlier
+        games. Therefore the operating system's entropy is added, unless a test sets a seed.
         """
         own = self.selfplay_seed
         entropy = secrets.randbits(128) if own is None else own

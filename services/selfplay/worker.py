@@ -85,16 +85,16 @@ class Worker:
             run, database, [loop.engine for loop in self.loops]
         )
         self.figures = SelfplayFigures()
-        """Of the last heartbeat."""
+        """Figures of the last heartbeat."""
         self._rates = Rates(PlyCost(run))
         self._registered = False
 
-    async def run(self, stop: asyncio.Event, *beside: Coroutine[Any, Any, object]) -> None:
+    async def run(self, stop: asyncio.Event, *tasks: Coroutine[Any, Any, object]) -> None:
         """Play until ``stop`` is set; then keep everything and return within seconds.
 
         Args:
             stop: ends the play.
-            beside: further tasks; if one fails, the worker stops and keeps the games all the same.
+            tasks: further tasks; if one fails, the worker stops and keeps the games all the same.
 
         Raises:
             ConfigError: the run is stored with another game, or this role may not write to it.
@@ -107,7 +107,7 @@ class Worker:
                 beat(self._heartbeats, self._name, self.pulse),
                 self._trainer_watch.watch(),
                 outlasting(writing),
-                *beside,
+                *tasks,
             )
         except Exception as error:
             if not self._registered or writing.done():  # there is nothing to keep, or no way to
@@ -150,7 +150,7 @@ class Worker:
             loop.in_play.clock_ahead = ahead
 
     async def _leave(self, writing: asyncio.Task[None]) -> None:
-        """Store what is finished, save what is not, let go of the leases."""
+        """Store finished games, save unfinished ones, and release the leases."""
         try:
             for loop in self.loops:
                 loop.collect()
@@ -165,7 +165,7 @@ class Worker:
         is_late = False
         try:
             async with asyncio.timeout(_LEAVE_SECONDS):
-                # One that fails does not take the other with it.
+                # a failure of one does not stop the other
                 results = await asyncio.gather(
                     self._store_finished(writing), self._save_unfinished(), return_exceptions=True
                 )
@@ -238,7 +238,7 @@ class Worker:
         return [uid for loop in self.loops for uid in loop.in_play.held] + self.writer.held
 
     def pulse(self) -> Pulse[SelfplayFigures]:
-        """For the heartbeat; progress is the simulations run."""
+        """Return the state for the heartbeat; progress is the number of simulations."""
         totals = self.totals()
         self.figures = replace(
             self._rates.take(
@@ -297,7 +297,7 @@ class EngineLoop:
         self._plies_at_once = max(1, save_every_plies // 4) + 1
         engine.set_plies_per_select(self._plies_at_once - 1)
         self._save_every = save_every_plies
-        self._plies_apart = in_play.slots * save_every_plies // 64  # of saves that could wait
+        self._plies_apart = in_play.slots * save_every_plies // 64  # between saves that could wait
         self._plies_at_save = 0
         self._looked_at_ply = 0
         self._saving: asyncio.Task[bool] | None = None

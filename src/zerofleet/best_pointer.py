@@ -62,7 +62,6 @@ class BestPointer(RedisCaller):
 
     Args:
         redis_url: see ``open_redis``.
-        run: name of the run.
         clock: seconds that never go back.
 
     Raises:

@@ -205,7 +205,6 @@ async def beat(
 
     Args:
         heartbeats: where to send them.
-        worker: name of this process.
         pulse: called for each heartbeat; if it returns None, the service is stuck and none is sent.
     """
     waits = Waits()

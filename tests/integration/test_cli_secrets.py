@@ -79,7 +79,7 @@ def test_migrate_logs_in_with_the_file_that_the_environment_names(
     monkeypatch.setenv("ZEROFLEET_DATABASE_PASSWORD_FILE", str(password_file("owner")))
     assert CliRunner().invoke(app, ["migrate"]).output == "the database is up to date\n"
     empty = CliRunner().invoke(app, ["migrate", "--role-passwords", str(tmp_path)])
-    assert "has no file that is named like a role" in str(empty.exception)
+    assert "has no file named after a role" in str(empty.exception)
 
 
 def test_play_does_not_reach_other_machines_in_plaintext(tmp_path: Path) -> None:

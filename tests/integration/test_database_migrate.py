@@ -229,7 +229,7 @@ def test_functions_views_and_rights_of_another_version_are_made_again(database_u
         "GRANT SELECT, INSERT ON game_length TO PUBLIC",
     )
     with Database(database_url) as database:
-        awaited = r"function last_v_resign\(.* does not exist.* `zerofleet migrate` is awaited"
+        awaited = r"function last_v_resign\(.* does not exist.* waiting for `zerofleet migrate`"
         with pytest.raises(StoreUnavailableError, match=awaited):
             database.last_v_resign("test")
         with pytest.raises(StoreUnavailableError, match="another version of zerofleet: run `zero"):
@@ -262,7 +262,7 @@ def test_functions_and_views_of_a_newer_version_are_left_alone(database_url: str
     made = "SELECT digest, version, at FROM definitions"
     run(database_url, "UPDATE definitions SET digest = 'other', version = '99.10.0rc1'")
     before = run(database_url, made)
-    with pytest.raises(ConfigError, match=r"of a newer zerofleet \(99.10.0rc1, this is .*update"):
+    with pytest.raises(ConfigError, match=r"to a newer zerofleet \(99.10.0rc1, this is .*update"):
         migrate(database_url)
     assert run(database_url, made) == before
     with Database(database_url) as database:
@@ -299,7 +299,7 @@ def test_a_persons_view_on_one_of_ours_is_named_and_kept(database_url: str) -> N
 def test_roles_get_the_passwords_of_files(bare_server: EmbeddedPostgres, tmp_path: Path) -> None:
     passwords = tmp_path / "passwords"
     passwords.mkdir()
-    with pytest.raises(ConfigError, match="has no file that is named like a role"):
+    with pytest.raises(ConfigError, match="has no file named after a role"):
         migrate(bare_server.url(), passwords)
     (passwords / "zerofleet").write_text("not ours to set")
     for round_ in ("one", "two"):

@@ -141,7 +141,7 @@ def test_wrong_tokens_are_refused_and_a_few_failures_a_minute_are_enough() -> No
             assert (answer.status_code, "not known" in answer.text) == (403, True)
         answer = await door.log_in("looks")
         assert answer.status_code == 429
-        assert "possible again in 61 s" in answer.text
+        assert "try again in 61 s" in answer.text
         # What the visitor writes itself is before what the proxy has added.
         lies = "127.0.0.1, 192.0.2.7"
         assert (await door.log_in("looks", **{"x-forwarded-for": lies})).status_code == 303

@@ -46,7 +46,9 @@ async def test_no_other_precision_answers() -> None:
     rows = np.zeros((2, 1), np.uint8)
     answer = await ExactPredictor(Server("int8"), "int8").predict(rows)
     assert answer.precision == "int8"
-    with pytest.raises(IncompatibleModelError, match="asked in int8, inference answered in fp32"):
+    with pytest.raises(
+        IncompatibleModelError, match="requested int8, but inference answered in fp32"
+    ):
         await ExactPredictor(Server("fp32"), "int8").predict(rows)
     with pytest.raises(IncompatibleModelError, match="a precision that it does not name"):
         await ExactPredictor(Server(""), "fp32").predict(rows)

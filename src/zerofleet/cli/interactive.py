@@ -45,10 +45,8 @@ class RemoteOpponent:
     Args:
         address: address of an inference service.
         run: run whose model answers; empty: the server's run.
-        game: name of the game.
         version: "best" or a decimal version.
         simulations: simulations for each search; None: as the run file says.
-        credentials: credentials for the service.
     """
 
     def __init__(
@@ -87,7 +85,6 @@ class InteractiveGame:
     """Alternates between the person and the opponent, until the person leaves.
 
     Args:
-        opponent: the model.
         you: 0 for the first player, 1 for the second.
         ask: shows a prompt and reads a line; EOFError ends the game.
         say: shows text.

@@ -121,15 +121,7 @@ def final_report(
     workers: int = 1,
     metrics_port: int | None = None,
 ) -> str:
-    """Return a report of several lines.
-
-    Args:
-        figures: figures of the run.
-        usage: its cost so far.
-        folder: its data folder.
-        workers: number of self-play processes.
-        metrics_port: the value of --metrics-port.
-    """
+    """Return a report of several lines."""
     lines = ["", *_cost(figures, usage), "", f"page     {page_command(folder)}"]
     if figures.best_version is not None:
         lines += _what_now(figures, folder)
@@ -262,8 +254,6 @@ class Ending:
     """Tracks how far a run is from the condition that ends it.
 
     Args:
-        until: the condition.
-        run: the run.
         checkpoint: the newest one, from which training resumes.
     """
 
@@ -296,7 +286,6 @@ class Ending:
         """Return whether the run should end.
 
         Args:
-            figures: figures of the run.
             seconds: time since the services were started.
         """
         if self._until.kind == "goal":
@@ -387,9 +376,7 @@ class LocalRun:
     """Runs everything of one run until its goal, a signal, or a failure.
 
     Args:
-        run: the run to train.
         folder: its data folder, held by the caller.
-        workers: number of self-play processes.
         port: port of the inference service; None takes a free one.
         page: whether to start the dashboard.
         page_port: port of the dashboard; None takes the one saved in the folder, or the first free

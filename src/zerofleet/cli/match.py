@@ -124,11 +124,7 @@ def _play(
     """Open the test match, wait for its games, and show the result.
 
     Args:
-        run: the run.
-        names: names of both players.
-        games: number of games.
         url: URL of Postgres for the evaluator's role.
-        wait: wait for the games.
         redis_url: Redis with the evaluator's heartbeats; None: its status is not shown.
         evaluator: starts an evaluator for the match and yields a function that raises when it has
             ended; None: the run has its own.

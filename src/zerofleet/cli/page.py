@@ -157,7 +157,6 @@ async def _serve(
     Args:
         programs: the dashboard, and inference for a stopped run.
         logs: logs of the stores, whose sizes are limited.
-        address: address of the dashboard.
         ended: returns whether the stores of another command have ended.
         listens: called when the dashboard listens.
 

@@ -101,7 +101,6 @@ def chosen_version(run: str, chain: Sequence[Promotion], to: int | None) -> int:
     """Return the model to go back to.
 
     Args:
-        run: name of the run.
         chain: its promotions, newest first.
         to: the requested version; None for the model that was best before the current one first
             became best, so that a second rollback goes further back.

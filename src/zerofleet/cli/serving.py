@@ -57,7 +57,6 @@ def serving(folder: DataFolder, program: str) -> Generator[str]:
     """Yield the address of this run's inference service, started for the time if none is running.
 
     Args:
-        folder: data folder of the run.
         program: the command's name, which ``joined`` shows to other commands.
 
     Raises:

@@ -84,8 +84,6 @@ def status_text(
     """Return a line for each figure.
 
     Args:
-        figures: figures of the run.
-        disk: its disk usage.
         services: the processes that send heartbeats.
         address: address of the inference service; None: the run is stopped.
         advice: advice on the number of workers.

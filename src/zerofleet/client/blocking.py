@@ -34,7 +34,6 @@ _Answer = TypeVar("_Answer")
 _FINISH_SECONDS = 2.0
 _CLOSE_SECONDS = 5.0
 _Client = TypeVar("_Client")
-_FINISH_SECONDS = 2.0
 
 
 class BackgroundLoop:

@@ -1,4 +1,4 @@
-"""Connections to Postgres that never hang: addresses, a watchdog, and its errors in our words."""
+"""Connections to Postgres that never hang: addresses, a watchdog, and its errors as ours."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _READY_POLL_SECONDS = 0.25
 _LOGIN_SECONDS = 120.0  # `zerofleet migrate` makes roles and passwords while services start
 _SETTINGS_MARK = "zerofleet.settings"
 
-# What Postgres, libpq and poolers say when they refuse a connection.
+# Messages of Postgres, libpq and poolers that refuse a connection.
 _NO_OPTIONS = re.compile(
     "unsupported startup parameter|startup parameter .* not supported|command.line options",
     re.IGNORECASE,
@@ -74,7 +74,7 @@ _CLIENT_DEFAULTS = {
     "tcp_user_timeout": 20_000,
     "application_name": "zerofleet",
 }
-# No parallel plans: the questions are small, and the window counts on rows staying in order.
+# No parallel plans: the queries are small, and the window relies on the order of rows.
 _SERVER_DEFAULTS = (
     f"-c statement_timeout={_STATEMENT_SECONDS}s"
     " -c idle_in_transaction_session_timeout=60s -c jit=off -c timezone=UTC"
@@ -83,16 +83,16 @@ _SERVER_DEFAULTS = (
 
 
 def libpq_url(url: str) -> str:
-    """A URL that libpq's programs understand, from SQLAlchemy's way of writing it or libpq's."""
+    """Return a URL for libpq's programs, from SQLAlchemy's or libpq's form."""
     return _SCHEME.sub("postgresql://", url)
 
 
 def connection_parameters(url: str) -> dict[str, Any]:
-    """Libpq's parameters of a URL, with the password that is in its ``password_file`` now.
+    """Return libpq's parameters of a URL, with the current password of its ``password_file``.
 
     Raises:
-        ConfigError: it is not the URL of a Postgres; the message does not repeat it, because it
-            may hold a password. Or the file cannot be read.
+        ConfigError: it is not a Postgres URL; the message does not repeat it, because it may hold a
+            password. Or the file cannot be read.
     """
     bare, path = split_password_file(url)
     try:
@@ -101,7 +101,7 @@ def connection_parameters(url: str) -> dict[str, Any]:
         parameters = parse_dsn(libpq_url(bare))
     except (ValueError, psycopg2.Error) as error:
         raise ConfigError(
-            "the database URL is not one of Postgres: write postgresql://user@host:5432/name"
+            "the database URL is not a Postgres URL: write postgresql://user@host:5432/name"
         ) from error
     for port in str(parameters.get("port", "")).split(","):
         if port and not (re.fullmatch("[0-9]{1,5}", port) and 0 < int(port) <= _HIGHEST_PORT):
@@ -110,12 +110,12 @@ def connection_parameters(url: str) -> dict[str, Any]:
 
 
 def without_password(url: str) -> tuple[str, str | None]:
-    """A connection string for libpq's programs, and apart from it the password, if there is one.
+    """Return a connection string for libpq's programs, and separately the password, if any.
 
-    Other users can see a program's arguments, so the password must go another way.
+    Other users can see a program's arguments, so the password must be passed another way.
 
     Raises:
-        ConfigError: it is not the URL of a Postgres.
+        ConfigError: it is not a Postgres URL.
     """
     parameters = connection_parameters(url)
     password = parameters.pop("password", None)
@@ -123,16 +123,16 @@ def without_password(url: str) -> tuple[str, str | None]:
 
 
 def place(parameters: dict[str, Any]) -> str:
-    """``host:port`` of a server, for messages."""
+    """Return ``host:port`` of a server, for messages."""
     host = parameters.get("host") or parameters.get("hostaddr") or "localhost"
     return f"{host}:{parameters.get('port') or 5432}"
 
 
 class Watchdog:
-    """Cuts a connection that is in use for too long; its user gets an error and goes on.
+    """Cuts a connection that is in use for too long; its user gets an error and continues.
 
     Args:
-        seconds: the longest use that is bearable.
+        seconds: the longest use allowed.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -144,7 +144,7 @@ class Watchdog:
 
     @contextlib.contextmanager
     def watch(self, descriptor: int) -> Generator[None]:
-        """Watch over a socket while this is entered."""
+        """Watch a socket for the time of the block."""
         with self._lock:
             self._deadlines[descriptor] = time.monotonic() + self._seconds
             if self._thread is None:
@@ -164,7 +164,7 @@ class Watchdog:
 
     def _run(self) -> None:
         while not self._ended.wait(_LOOK_SECONDS):
-            with self._lock:  # held, so that no other thread closes the descriptor meanwhile
+            with self._lock:  # held, so that no other thread closes the descriptor in the meantime
                 now = time.monotonic()
                 for descriptor, deadline in self._deadlines.items():
                     if now > deadline:
@@ -178,7 +178,7 @@ def _cut(descriptor: int) -> None:
 
 
 def connect(url: str) -> psycopg2.extensions.connection:
-    """A psycopg2 connection that gives up in time; what the URL says goes before our defaults."""
+    """Return a psycopg2 connection with timeouts; the URL's parameters override our defaults."""
     parameters: dict[str, Any] = {**_CLIENT_DEFAULTS, **connection_parameters(url)}
     parameters["options"] = f"{_SERVER_DEFAULTS} {parameters.get('options', '')}".strip()
     return psycopg2.connect(**parameters)
@@ -188,9 +188,9 @@ class ConnectionPool:
     """A few connections to one database, made when first used and again after they broke.
 
     Args:
-        url: of the database, SQLAlchemy's or libpq's; ``?password_file=`` (or libpq's
+        url: URL of the database, SQLAlchemy's or libpq's. ``?password_file=`` (or libpq's
             ``passfile``) keeps the password out of it, and is read at each connection.
-        pool_size: connections at most; more callers than that wait for each other.
+        pool_size: most connections; further callers wait for each other.
     """
 
     def __init__(self, url: str, *, pool_size: int = 2) -> None:
@@ -227,7 +227,7 @@ class ConnectionPool:
                 raise
             raise refusal from error
         except ConfigError as error:
-            # The URL was good: its password's file is gone, and may come back.
+            # The URL is right, but its password file is missing, and may come back.
             raise StoreUnavailableError(
                 f"cannot log in to Postgres at {self._place}: {error}"
             ) from error
@@ -258,7 +258,7 @@ class ConnectionPool:
         """Wait until Postgres answers and has the tables, functions and views of this version.
 
         Raises:
-            StoreUnavailableError: not in ``timeout`` seconds; the message says what is missing.
+            StoreUnavailableError: not within ``timeout`` seconds; the message says what is missing.
             ConfigError: the database was made by a newer version, or by 0.1; or the server is a
                 pooler that drops our settings, or refuses the login for two minutes.
         """
@@ -284,12 +284,12 @@ class ConnectionPool:
             )
         if version.is_newer:
             raise StoreUnavailableError(
-                f"Postgres at {self._place} answers, but its functions and views are those of "
+                f"Postgres at {self._place} answers, but its functions and views belong to "
                 f"zerofleet {version.zerofleet}, and this is {__version__}: update zerofleet"
             )
         if version.digest != expected().digest:
             raise StoreUnavailableError(
-                f"Postgres at {self._place} answers, but its functions and views are those of "
+                f"Postgres at {self._place} answers, but its functions and views belong to "
                 "another version of zerofleet: run `zerofleet migrate`"
             )
 
@@ -301,7 +301,7 @@ class ConnectionPool:
 
     @contextlib.contextmanager
     def _transaction(self) -> Generator[Connection]:
-        """One transaction, committed at the end unless there is an error."""
+        """Run one transaction, committed at the end unless there is an error."""
         with self._our_errors(), self._engine.connect() as connection:
             raw: Any = connection.connection.dbapi_connection
             with self._watchdog.watch(raw.fileno()):
@@ -309,12 +309,12 @@ class ConnectionPool:
                 connection.commit()
 
     def _rows(self, statement: str, **parameters: object) -> list[Row[Any]]:
-        """Run one statement in a transaction of its own."""
+        """Run one statement in its own transaction."""
         with self._transaction() as connection:
             return list(connection.execute(text(statement), parameters).all())
 
     def _run(self, statement: str, **parameters: object) -> int:
-        """Run one statement that answers nothing; the number of rows it wrote."""
+        """Run one statement without results; return the number of rows it wrote."""
         with self._transaction() as connection:
             return connection.execute(text(statement), parameters).rowcount
 
@@ -334,10 +334,9 @@ class ConnectionPool:
 
 
 def require_settings(connection: Connection, where: str) -> None:
-    """Check that the session has the settings that ``connect`` asks for.
+    """Check that the session has the settings that ``connect`` requests.
 
     Args:
-        connection: to the database.
         where: the server, for messages.
 
     Raises:
@@ -348,13 +347,13 @@ def require_settings(connection: Connection, where: str) -> None:
 
 
 def explain(error: BaseException) -> str:
-    """Return the line with the cause from what Postgres or libpq says.
+    """Return the line with the cause from a message of Postgres or libpq.
 
-    It is the first one, unless libpq tries several addresses and a later one is of a server.
+    It is the first one, unless libpq tries several addresses and a later line comes from a server.
     """
     lines = str(error).strip().splitlines() or ["no reason given"]
     line = next((each for each in lines if "FATAL:" in each), lines[0])
-    # libpq begins each attempt with the address.
+    # libpq begins each attempt with the address
     line = re.sub("^connection to server (at|on) .*? failed: ", "", line)
     return line.removeprefix("ERROR:  ").strip()
 
@@ -372,15 +371,15 @@ def _translate(error: BaseException | None, where: str) -> ZerofleetError | None
     if code == errorcodes.UNDEFINED_TABLE:
         return ConfigError(f"the database at {where} lacks our tables: run `zerofleet migrate`")
     if code == errorcodes.UNDEFINED_FUNCTION or "cache lookup failed" in str(error):
-        # A migration puts the functions of one version in the place of another's. What a service
-        # has not stored yet must outlast it.
+        # A migration replaces the functions of one version with another's. Data that a service has
+        # not stored yet must survive it.
         return StoreUnavailableError(
-            f"Postgres at {where}: {explain(error)}: its functions are being replaced, or are "
-            "those of another version of zerofleet: `zerofleet migrate` is awaited"
+            f"Postgres at {where}: {explain(error)}: its functions are being replaced, or belong "
+            "to another version of zerofleet: waiting for `zerofleet migrate`"
         )
     if code == errorcodes.CHECK_VIOLATION and error.diag.constraint_name is None:
-        # No constraint of a table: rows were on their way to positions_default when the partition
-        # that they belong to was made. The same statement finds that partition when it is repeated.
+        # Not a table's constraint: rows were on their way to positions_default when their partition
+        # was made. The same statement finds that partition when it is repeated.
         return StoreUnavailableError(f"Postgres at {where} made a partition: {explain(error)}")
     if (shared := shared_memory_full(str(error))) is not None:
         return StoreUnavailableError(f"Postgres at {where}: {explain(error)}: {shared}")

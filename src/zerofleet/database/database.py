@@ -76,24 +76,24 @@ FencedRole = Literal["trainer", "evaluator"]
 class Summary:
     """A run in figures; None where nothing was recorded yet."""
 
-    games: int  # of self-play
+    games: int  # self-play games
     positions: int
     games_last_hour: int
     workers_last_hour: int
-    resigned_games: int  # of self-play
-    resign_threshold: float | None  # v_resign; None too while no player resigns
+    resigned_games: int  # self-play games
+    resign_threshold: float | None  # v_resign; also None while no player resigns
     rejected_games: int
     unfinished_games: int
     models: int
     newest_model: int | None
     promotions: int
     best_model: int | None
-    refused_variants: str | None  # of the best model, and why
-    rated_model: int | None  # the newest promoted one that has a rating
-    elo: float | None  # of that one
+    refused_variants: str | None  # refused variants of the best model, and why
+    rated_model: int | None  # the newest promoted model with a rating
+    elo: float | None  # rating of that model
     elo_error: float | None
     error_rate: float | None  # in the best model's last exam
-    step: int | None  # of the last measurement
+    step: int | None  # step of the last measurement
     policy_loss: float | None
     value_loss: float | None
     held_out_policy_loss: float | None
@@ -123,11 +123,11 @@ class Leadership(Runs):
     """Registering a run, and becoming its one trainer or its one evaluator."""
 
     def register_run(self, run: RunConfig) -> None:
-        """Make the run's row, or refresh its configuration; safe to repeat.
+        """Make the run's row, or update its configuration; safe to repeat.
 
         Raises:
-            ConfigError: there is a run of this name that plays another game, or the run has a value
-                that the database refuses.
+            ConfigError: there is a run of this name that plays another game, or the database
+                refuses a value of the run.
         """
         try:
             [row] = self._rows(
@@ -141,17 +141,15 @@ class Leadership(Runs):
         _check_game(run, row.game)
 
     def acquire_fence(self, run: str, role: FencedRole, *, above: int = 0) -> int:
-        """Become the one trainer, or the one evaluator, whose writes are taken.
+        """Become the one trainer, or the one evaluator, whose writes are accepted.
 
         Args:
-            run: name of the run.
-            role: what to become.
-            above: the newest epoch that is known from elsewhere, such as from checkpoints. Postgres
-                may be restored from a dump that is older than they are.
+            above: the newest epoch known from elsewhere, such as from checkpoints. Postgres may
+                have been restored from an older dump.
 
         Returns:
-            The epoch that every write must carry. Writes of those who came before are refused
-            from now on with ``StaleEpochError``.
+            The epoch that every write must carry. Writes of predecessors are refused from now on
+                with ``StaleEpochError``.
         """
         [row] = self._rows(
             "SELECT acquire_fence(:run, :role, :above) AS epoch", run=run, role=role, above=above

@@ -1,7 +1,7 @@
 """Matches, their verdicts, and the ratings that follow from them.
 
-A match is pairs of games between two players. A player has a text as its name: a model its version
-(``"12"``), an anchor its own name.
+A match consists of pairs of games between two players. A player's name is a text: a model's version
+(``"12"``), or an anchor's name.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from zerofleet.verdict import GateRule, Grounds, Pair
 
 Verdict = Literal["promoted", "rejected", "skipped"]
 
-# Repeatable: a match that is decided keeps its verdict.
+# Repeatable: a decided match keeps its verdict.
 _DECIDE = """
 UPDATE matches SET
     verdict = :verdict, decided_at = now(), epoch = :epoch, decided_by = :decided_by, llr = :llr,
@@ -46,7 +46,7 @@ SELECT opening, max(score) FILTER (WHERE color = 0) AS first,
     max(score) FILTER (WHERE color = 1) AS second, bool_and(repeated) AS repeated
 FROM played GROUP BY opening HAVING count(*) = 2 ORDER BY opening
 """
-"""The complete pairs of a match, for ``pair_of``."""
+"""Query for the complete pairs of a match, for ``pair_of``."""
 
 MatchKind = Literal["gate", "rating", "trial"]
 
@@ -65,8 +65,8 @@ INSERT INTO matches (
     :sprt_elo0, :sprt_elo1, :sprt_error, :draws_only
 ) ON CONFLICT DO NOTHING
 """
-# A pairing of the rating pool, and a trial, may be asked for more games than they began with; a
-# trial that was left out is tried again.
+# A pairing of the rating pool and a trial may be extended to more games. A trial that was left out
+# is tried again.
 _EXTEND = """
 UPDATE matches SET games = greatest(games, :games), left_out = NULL, epoch = :epoch
 WHERE run = :run AND kind = :kind AND player = :player AND opponent = :opponent
@@ -77,8 +77,8 @@ SELECT {_COLUMNS} FROM matches WHERE verdict IS NULL
     AND run = :run AND kind = :kind AND player = :player AND opponent = :opponent
 """
 MATCH = f"SELECT {_COLUMNS} FROM matches WHERE match_id = :match_id"
-"""For ``match_of``."""
-# Only a game that is stored counts, and the first one delivered for its place in the match.
+"""Query for ``match_of``."""
+# Only stored games count, and only the first one for its place in the match.
 _RECORD = """
 INSERT INTO match_games (match_id, opening, color, game_uid, score, remark)
 SELECT :match_id, :opening, :color, game_uid,
@@ -88,7 +88,7 @@ ON CONFLICT DO NOTHING
 """
 
 RatingPlace: TypeAlias = tuple[str, str, int, int]
-"""A game of the rating pool: player, opponent, opening, colour of the player."""
+"""Place of a game of the rating pool: player, opponent, opening, colour of the player."""
 
 _UPSERT = """
 WITH given AS (
@@ -111,14 +111,14 @@ ON CONFLICT (run, player) DO UPDATE SET
 
 
 def pair_of(row: Row[Any]) -> Pair:
-    """A pair, from a row of ``PAIRS``."""
+    """Return a pair from a row of ``PAIRS``."""
     return Pair(row.opening, (row.first, row.second), row.repeated)
 
 
 def write_verdict(
     connection: Connection, match_id: int, verdict: Verdict, grounds: Grounds, epoch: int
 ) -> None:
-    """Decide a match in the caller's transaction; one that is decided stays as it is."""
+    """Decide a match in the caller's transaction; a decided one stays as it is."""
     parameters: dict[str, Any] = {
         "match_id": match_id,
         "verdict": verdict,
@@ -135,14 +135,14 @@ def write_verdict(
 
 @dataclass(frozen=True, slots=True)
 class ModelName:
-    """A player that is a model of the run: ``"12"``, or ``"12/int8"`` in one precision alone."""
+    """A player that is a model of the run: ``"12"``, or ``"12/int8"`` in one precision."""
 
     version: int
-    precision: str | None = None  # None: whichever inference answers in
+    precision: str | None = None  # None: inference's choice
 
     @classmethod
     def of(cls, player: str) -> ModelName | None:
-        """What a player's name says; None for the name of an anchor."""
+        """Return the model of a player's name; None for an anchor."""
         found = _MODEL.fullmatch(player)
         return cls(int(found[1]), found[2]) if found else None
 
@@ -159,23 +159,23 @@ class MatchRow:
     kind: MatchKind
     player: str
     opponent: str
-    games: int  # when it is over; with a sequential test the most of them
+    games: int  # total games; with a sequential test the upper limit
     num_simulations: int
     seed: int
     created_at: datetime
-    left_out: str | None = None  # why no games of a trial are played any more
-    rule: GateRule | None = None  # of a gate; all below are None in others
+    left_out: str | None = None  # why no further games of a trial are played
+    rule: GateRule | None = None  # for a gate; the following fields are None for others
     verdict: Verdict | None = None
     decided_by: str | None = None
     decided_at: datetime | None = None
-    score: float | None = None  # of ``player`` over the counted games, points per game
+    score: float | None = None  # points per game of ``player``, over the counted games
     llr: float | None = None
     games_counted: int | None = None
     duplicates: int | None = None
 
     @property
     def versions(self) -> list[int]:
-        """Of those of the two players that are models."""
+        """Versions of the players that are models."""
         models = (ModelName.of(name) for name in (self.player, self.opponent))
         return [model.version for model in models if model is not None]
 
@@ -195,19 +195,19 @@ class MatchGame:
     """A game's place in its match, and the game."""
 
     opening: int
-    color: int  # 0: the first-named player is the first player of the game, 1: the second
+    color: int  # 0: the first player of the match also moves first, 1: second
     record: GameRecord
     remark: str | None = None  # why it ended before the rules ended it
 
     @property
     def score(self) -> float:
-        """Of the first-named player: 1 won, 0.5 drawn, 0 lost."""
+        """Score of the match's first player: 1 won, 0.5 drawn, 0 lost."""
         return (1 + (self.record.result or 0) * (1 - 2 * self.color)) / 2
 
 
 @dataclass(frozen=True, slots=True)
 class MatchScore:
-    """How the stored games of a match ended, as the first-named player sees them."""
+    """Results of a match's stored games, from its first player's side."""
 
     wins: int
     draws: int
@@ -220,12 +220,12 @@ class MatchScore:
 
     @property
     def score(self) -> float:
-        """Points per game, a draw is half a point; 0 before the first game."""
+        """Points per game, with a draw as half a point; 0 before the first game."""
         return (self.wins + self.draws / 2) / self.games if self.games else 0.0
 
 
 def match_seed(run_seed: int, kind: MatchKind, player: str, opponent: str) -> int:
-    """Seed of a match's openings: 63 bits, other ones for each kind of match and two players."""
+    """Return the seed of a match's openings: 63 bits, different for each kind and two players."""
     name = f"{kind} {run_seed} {player} {opponent}"
     return int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big") >> 1
 
@@ -246,26 +246,25 @@ class Matches(ConnectionPool):
         epoch: int,
         rule: GateRule | None = None,
     ) -> MatchRow:
-        """Begin a match, or go on with the one of these players that has begun.
+        """Begin a match, or continue the one that these players have begun.
 
-        A gate's match goes on until it has a verdict. Two players have one match for rating and
-        one trial; asked for with more games than it has, it gets as many. A trial keeps the number
-        of simulations that it began with, and one that was left out is tried again.
+        A gate's match continues until it has a verdict. Two players have one match for rating and
+        one trial; a call with more games extends it. A trial keeps the number of simulations that
+        it began with, and one that was left out is tried again.
 
         Args:
-            run: name of the run.
-            kind: what it is played for.
-            player: name of the one; of a gate, the candidate.
-            opponent: name of the other; of a gate, the best model.
-            games: of the match; with a sequential test the most of them.
-            num_simulations: for each move.
-            seed: of the openings.
+            kind: purpose of the match.
+            player: name of one player; in a gate, the candidate.
+            opponent: name of the other; in a gate, the best model.
+            games: games of the match; with a sequential test the upper limit.
+            num_simulations: simulations for each move.
+            seed: seed of the openings.
             epoch: the evaluator's fence epoch.
-            rule: of a gate, and of no other match.
+            rule: rule of a gate; None for other kinds.
 
         Raises:
             StaleEpochError: another evaluator has taken over.
-            IncompatibleModelError: the files of a player are not kept any more.
+            IncompatibleModelError: the files of a player were deleted.
             ConfigError: the trial of these players was begun with other simulations.
         """
         sprt = rule.sprt_elo if rule else None
@@ -297,19 +296,19 @@ class Matches(ConnectionPool):
             return match_of(row)
 
     def matches(self, run: str, kind: MatchKind = "gate") -> list[MatchRow]:
-        """Every match of a run that was played for this, oldest first."""
+        """Return every match of a run of this kind, oldest first."""
         query = (
             f"SELECT {_COLUMNS} FROM matches WHERE run = :run AND kind = :kind ORDER BY match_id"
         )
         return [match_of(row) for row in self._rows(query, run=run, kind=kind)]
 
     def match(self, match_id: int) -> MatchRow:
-        """One match."""
+        """Return one match."""
         [row] = self._rows(MATCH, match_id=match_id)
         return match_of(row)
 
     def unfinished_trials(self, run: str) -> list[MatchRow]:
-        """Trials that lack games and were not left out, oldest first."""
+        """Return the trials that lack games and were not left out, oldest first."""
         rows = self._rows(
             f"SELECT {_COLUMNS} FROM matches AS m WHERE run = :run AND kind = 'trial' "
             "AND left_out IS NULL AND games > "
@@ -320,7 +319,7 @@ class Matches(ConnectionPool):
         return [match_of(row) for row in rows]
 
     def shorten_match(self, match_id: int, games: int, *, epoch: int) -> None:
-        """Have a match end earlier: its game offers no more openings.
+        """End a match earlier, because its game has no further openings.
 
         Raises:
             StaleEpochError: another evaluator has taken over.
@@ -333,7 +332,7 @@ class Matches(ConnectionPool):
         )
 
     def leave_out_trial(self, match_id: int, reason: str, *, epoch: int) -> None:
-        """Have no more games of a trial played, until it is asked for again.
+        """Play no further games of a trial until it is requested again.
 
         Raises:
             StaleEpochError: another evaluator has taken over.
@@ -348,9 +347,9 @@ class Matches(ConnectionPool):
     def record_match_games(
         self, run: str, worker: str, match_id: int, games: Sequence[MatchGame], *, epoch: int
     ) -> None:
-        """Store finished games of a match: the game, its positions and its place, at once.
+        """Store finished games of a match, with their positions and places, in one transaction.
 
-        A place that holds a game keeps it; repeating a delivery does nothing.
+        A place with a game keeps it; repeating a delivery does nothing.
 
         Raises:
             RecordRejectedError: a record contradicts itself; nothing is stored.
@@ -377,12 +376,12 @@ class Matches(ConnectionPool):
             )
 
     def match_places(self, match_id: int) -> set[tuple[int, int]]:
-        """The places of a match that hold a game, as (opening, color)."""
+        """Return the places of a match with a game, as (opening, color)."""
         query = "SELECT opening, color FROM match_games WHERE match_id = :match_id"
         return {(row.opening, row.color) for row in self._rows(query, match_id=match_id)}
 
     def match_score(self, match_id: int) -> MatchScore:
-        """Wins, draws and losses of the first-named player, counted from the stored games."""
+        """Return wins, draws and losses of the match's first player, from the stored games."""
         [row] = self._rows(
             "SELECT count(*) FILTER (WHERE score = 1), count(*) FILTER (WHERE score = 0.5), "
             "count(*) FILTER (WHERE score = 0) FROM match_games WHERE match_id = :match_id",
@@ -391,17 +390,17 @@ class Matches(ConnectionPool):
         return MatchScore(*row)
 
     def match_pairs(self, match_id: int) -> list[Pair]:
-        """The pairs of a match that are complete, in the order of their openings.
+        """Return the complete pairs of a match, in the order of their openings.
 
-        A game is repeated when the same actions were played from the start to the end in a game of
-        an earlier opening of this match in which the first-named player had the same colour.
+        A game is repeated if the same actions were played from start to end in a game of an earlier
+        opening of this match, in which the first player had the same colour.
         """
         return [pair_of(row) for row in self._rows(PAIRS, match_id=match_id)]
 
     def decide_match(
         self, match_id: int, verdict: Verdict, *, epoch: int, grounds: Grounds | None = None
     ) -> None:
-        """Write a verdict down; ``promote`` does it for the winner's match. Repeatable.
+        """Record a verdict; ``promote`` does it for the winner's match. Repeatable.
 
         Raises:
             StaleEpochError: another evaluator has taken over, or decided otherwise.
@@ -417,7 +416,7 @@ class Matches(ConnectionPool):
 
 
 def match_of(row: Row[Any]) -> MatchRow:
-    """A match, from a row of ``MATCH``."""
+    """Return a match from a row of ``MATCH``."""
     values = dict(row._mapping)  # pyright: ignore[reportPrivateUsage] - SQLAlchemy's public name
     threshold, elo0, elo1, error, draws_only = (
         values.pop(name)
@@ -432,7 +431,7 @@ def match_of(row: Row[Any]) -> MatchRow:
 def _store_records(
     connection: Connection, run: str, worker: str, records: Sequence[GameRecord]
 ) -> None:
-    """Store games that no network learns from, in the caller's transaction.
+    """Store games that are not for training, in the caller's transaction.
 
     Raises:
         RecordRejectedError: a record contradicts itself.
@@ -451,7 +450,7 @@ def _store_records(
 
 @dataclass(frozen=True, slots=True)
 class PlayerResult:
-    """What two players of a run took from each other when ``player`` moved first."""
+    """Results of two players of a run when ``player`` moved first."""
 
     player: str
     opponent: str
@@ -466,7 +465,7 @@ class RatingRow:
 
     run: str
     player: str
-    version: int | None  # of a model; None: an anchor
+    version: int | None  # version of a model; None: an anchor
     elo: float
     elo_error: float  # standard error
     games: int
@@ -477,7 +476,7 @@ class Ratings(ConnectionPool):
     """Reading results between players, writing and reading ratings."""
 
     def rating_places(self, run: str) -> set[RatingPlace]:
-        """The places of the rating pool that hold a game."""
+        """Return the places of the rating pool with a game."""
         rows = self._rows(
             "SELECT player, opponent, opening, color FROM match_games JOIN matches "
             "USING (match_id) WHERE run = :run AND kind = 'rating'",
@@ -486,10 +485,10 @@ class Ratings(ConnectionPool):
         return {(row.player, row.opponent, row.opening, row.color) for row in rows}
 
     def player_results(self, run: str) -> list[PlayerResult]:
-        """All games between two players, of every kind of match: what ratings follow from.
+        """Return all games between two players, of every kind of match, as input for ratings.
 
-        A game that two players without chance repeated, move by move, is counted once. Games of a
-        model in a named precision are left out: they say nothing of the version.
+        A game that two deterministic players repeated, move by move, is counted once. Games of a
+        model in a named precision are left out, because they reveal nothing about the version.
         """
         rows = self._rows(
             "SELECT first_player, second_player, count(*) FILTER (WHERE result = 1), "
@@ -507,7 +506,7 @@ class Ratings(ConnectionPool):
             self._run(_UPSERT, run=run, players=players, elos=elos, errors=errors)
 
     def ratings(self, run: str) -> list[RatingRow]:
-        """The ratings of a run: its models, the oldest first, then anchors by name."""
+        """Return the ratings of a run: its models, the oldest first, then anchors by name."""
         rows = self._rows(
             "SELECT run, player, version, elo, elo_error, games, at FROM ratings "
             "WHERE run = :run ORDER BY version NULLS LAST, player",

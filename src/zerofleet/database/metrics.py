@@ -1,4 +1,4 @@
-"""Measurements of a run: losses, events of training, exams, and how varied self-play is."""
+"""Measurements of a run: losses, events of training, exams, and variety of self-play."""
 
 from __future__ import annotations
 
@@ -47,21 +47,24 @@ _TRAIN_METRICS = (
 )
 
 TRAINING_WARNINGS = "SELECT warning, detail, at FROM training_warnings WHERE run = :run ORDER BY at"
-"""Rows of ``TrainingWarning``."""
+"""Query with the rows of ``TrainingWarning``."""
 
 NEWEST_GAMES = 1000
-"""So many are looked at; with fewer nothing is said."""
+"""Number of games examined; with fewer there is no warning."""
 LEAST_DISTINCT = 0.75
-"""Different ones among the newest games; in a run of Connect Four that stalled it was 73%, then 49%
-(bench/NOTES.md, "Games that are all the same")."""
+"""Least share of distinct games among the newest.
+
+In a run of Connect Four that stalled it was 73%, then 49% (bench/NOTES.md, "Games that are all the
+same").
+"""
 ENOUGH_DISTINCT = 0.85
-"""So many end it: a share that wavers about LEAST_DISTINCT is no news each time."""
-_SHORT_GAME = 16  # plies: a game as short as tic-tac-toe has few lines, and good play few of these
+"""Share that ends the warning, so that a share near LEAST_DISTINCT is not reported each time."""
+_SHORT_GAME = 16  # plies: a game as short as tic-tac-toe has few lines, and even fewer good ones
 
 
 @dataclass(frozen=True, slots=True)
 class TrainEvent:
-    """What happened to the training of a run."""
+    """An event in the training of a run."""
 
     run: str
     step: int
@@ -72,54 +75,54 @@ class TrainEvent:
 
 @dataclass(frozen=True, slots=True)
 class TrainingWarning:
-    """What is wrong with the training of a run."""
+    """A problem in the training of a run."""
 
     warning: str
     """``narrows`` or ``overfits``."""
     detail: str
-    """With the figures of the moment when it began."""
+    """Text with the figures of the moment when it began."""
     at: datetime
 
     @property
     def words(self) -> str:
-        """For a person."""
+        """Return the text for a person."""
         return f"{self.detail} (since {self.at:%Y-%m-%d %H:%M} UTC)"
 
 
 @dataclass(frozen=True, slots=True)
 class ExamFigures:
-    """What an exam says beside its errors; None: it does not say that."""
+    """Figures of an exam in addition to its errors; None: the exam does not have them."""
 
-    prior_errors: int | None = None  # of positions, by the prior alone
-    value_error: float | None = None  # mean square, of positions
-    wins: int | None = None  # of whole games, as all that follows
+    prior_errors: int | None = None  # positions, by the prior alone
+    value_error: float | None = None  # mean squared error over positions
+    wins: int | None = None  # whole games, like the following figures
     draws: int | None = None
-    given_away: int | None = None  # actions that let go of a better outcome
-    margin: float | None = None  # mean area less the other's
+    given_away: int | None = None  # actions that gave up a better outcome
+    margin: float | None = None  # mean area minus the other's
     even_komi: float | None = None  # points that the model would need to win half
 
 
 @dataclass(frozen=True, slots=True)
 class WrongAnswer:
-    """A position of an exam that a model erred in; all in the game's notation."""
+    """A position of an exam with a mistake of the model; all in the game's notation."""
 
-    moves: str  # that lead there
+    moves: str  # moves that lead there
     played: str
     right: tuple[str, ...]  # any of these keeps the outcome
 
 
 MOST_WRONG_ANSWERS = 100
-"""That are kept of one exam."""
+"""Most wrong answers kept of one exam."""
 _NOTHING_MORE = ExamFigures()
 
 
 @dataclass(frozen=True, slots=True)
 class ExamRow:
-    """How often a model erred against perfect play, or how its games against GNU Go ended."""
+    """A model's error rate against perfect play, or its results against GNU Go."""
 
     run: str
     version: int
-    kind: str  # what was asked: lines, random or good positions, or whole games
+    kind: str  # lines, random or good positions, or whole games
     num_simulations: int
     positions: int
     errors: int
@@ -174,9 +177,8 @@ class Metrics(ConnectionPool):
         """Record the losses at a step; a resumed trainer's second measurement replaces the first.
 
         Args:
-            run: name of the run.
             step: SGD steps taken.
-            split: measured on games that are trained on, or on those held out.
+            split: measured on training games, or on the validation set.
             values: numbers by name, ``policy_loss`` and ``value_loss`` at least; None is unknown.
                 ``calibration`` is a list of objects with the columns of the view value_by_stage.
             epoch: the trainer's fence epoch.
@@ -207,14 +209,13 @@ class Metrics(ConnectionPool):
         )
 
     def record_progress(self, run: str, unspent_positions: float, tx: int, epoch: int) -> None:
-        """Record how far training is, for workers that Redis cannot tell.
+        """Record the progress of training, for workers that cannot read it from Redis.
 
-        A crash of Postgres may lose the last record: the next one follows within seconds.
+        A crash of Postgres may lose the last record; the next one follows within seconds.
 
         Args:
-            run: name of the run.
             unspent_positions: positions whose samples are not drawn yet ...
-            tx: ... of the games up to this transaction.
+            tx: ... from the games up to this transaction.
             epoch: the trainer's fence epoch.
 
         Raises:
@@ -234,13 +235,12 @@ class Metrics(ConnectionPool):
             )
 
     def insert_train_event(self, run: str, step: int, event: str, detail: str, epoch: int) -> None:
-        """Write down what happened; the same event at the same step is written once.
+        """Record an event; the same event at the same step is recorded once.
 
         Args:
-            run: name of the run.
             step: SGD steps taken.
             event: such as ``overfit_begins``.
-            detail: with figures, for people.
+            detail: text with figures, for people.
             epoch: the trainer's fence epoch.
 
         Raises:
@@ -257,11 +257,11 @@ class Metrics(ConnectionPool):
         )
 
     def training_warnings(self, run: str) -> list[TrainingWarning]:
-        """What is wrong with a run's training, by the last events that say so; oldest first."""
+        """Return the problems of a run's training according to its last events, oldest first."""
         return [TrainingWarning(*row) for row in self._rows(TRAINING_WARNINGS, run=run)]
 
     def train_events(self, run: str) -> list[TrainEvent]:
-        """Every event of a run's training, oldest first."""
+        """Return every event of a run's training, oldest first."""
         rows = self._rows(
             "SELECT run, step, event, detail, at FROM train_events WHERE run = :run "
             "ORDER BY event_id",
@@ -297,14 +297,10 @@ class Exams(ConnectionPool):
         """Record an exam of a model; repeating the same one does nothing.
 
         Args:
-            run: name of the run.
-            version: of the model.
-            num_simulations: of each search.
-            positions: or games.
-            errors: of these.
-            kind: as the table's column says.
-            figures: what else it says.
-            wrong_answers: of these the first hundred are kept; None: they are not known.
+            num_simulations: simulations of each search.
+            kind: a value of the table's column.
+            figures: further figures.
+            wrong_answers: the first hundred are stored; None: they are not known.
         """
         kept = [asdict(each) for each in wrong_answers or ()][:MOST_WRONG_ANSWERS]
         self._run(
@@ -332,7 +328,7 @@ class Exams(ConnectionPool):
         )
 
     def exams(self, run: str) -> list[ExamRow]:
-        """Every exam of a run, oldest first."""
+        """Return every exam of a run, oldest first."""
         rows = self._rows(
             "SELECT run, version, kind, num_simulations, positions, errors, error_rate, at, "
             "prior_errors, value_error, wins, draws, given_away, margin, even_komi "

@@ -50,8 +50,8 @@ _ALEMBIC = threading.Lock()  # its context is one for the whole process
 _LOCK_SECONDS = 60.0
 _LOOK_SECONDS = 0.25
 
-# One migration of a database at a time. The lock is on Alembic's table, which is the owner's own: a
-# role that may only read a table cannot lock it against this. In an empty database this makes the
+# Only one migration of a database at a time. The lock is on Alembic's table, which belongs to the
+# owner, so a role that may only read a table cannot block it. In an empty database this makes the
 # table as Alembic would, and a second migration waits for the first to commit it.
 _LOCK = (
     "CREATE TABLE IF NOT EXISTS alembic_version ("
@@ -64,7 +64,7 @@ SELECT pid, coalesce(usename, 'another role') AS role, application_name AS appli
 FROM unnest(pg_blocking_pids(:pid)) AS pid LEFT JOIN pg_stat_activity USING (pid) ORDER BY pid
 """
 
-# The rights on our views that people have given, whole views only.
+# Rights on our views that people have granted, for whole views only.
 _GRANTS = f"""
 SELECT c.relname, format(
     'GRANT %s ON %I TO %s%s', a.privilege_type, c.relname,
@@ -79,12 +79,12 @@ WHERE c.relnamespace = 'public'::regnamespace AND a.grantee <> c.relowner
 
 
 def set_role_passwords(connection: Connection, folder: Path) -> None:
-    """Give each role the password in the file of its name, and our settings alone; no commit.
+    """Give each role the password in the file of its name, and only our settings; no commit.
 
     A role may change its own settings (``ALTER ROLE zerofleet_console SET statement_timeout = 0``),
-    and new sessions would begin with them. Roles without a file keep what they have.
+    and new sessions would begin with them. Roles without a file keep their passwords and settings.
 
-    The server is told what SCRAM derives from a password, so that no password can come into its
+    The server receives only SCRAM's derivation of a password, so that no password can appear in its
     log.
 
     Raises:
@@ -93,7 +93,7 @@ def set_role_passwords(connection: Connection, folder: Path) -> None:
     files = [folder / role for role in ROLES if (folder / role).exists()]
     if not files:
         raise ConfigError(
-            f"--role-passwords {folder} has no file that is named like a role: {', '.join(ROLES)}"
+            f"--role-passwords {folder} has no file named after a role: {', '.join(ROLES)}"
         )
     # Past SQLAlchemy, whose errors would quote the statement.
     raw: Any = connection.connection.dbapi_connection
@@ -110,7 +110,7 @@ def set_role_passwords(connection: Connection, folder: Path) -> None:
 
 
 def _forget_settings(cursor: Any, role: str) -> None:  # noqa: ANN401 - psycopg2's
-    """Forget what was set for a role, in all databases together and in each."""
+    """Reset the settings of a role, for all databases together and for each."""
     cursor.execute(
         "SELECT d.datname FROM pg_db_role_setting AS s JOIN pg_roles AS r ON r.oid = s.setrole "
         "LEFT JOIN pg_database AS d ON d.oid = s.setdatabase WHERE r.rolname = %s",
@@ -137,17 +137,17 @@ def migrate(
     """Bring a database to this version's tables, functions, views and roles; safe to repeat.
 
     Args:
-        url: of the database, as its owner. Roles are made where they are missing, for which the
-            owner needs CREATEROLE.
+        url: URL of the database, as its owner. Missing roles are made, for which the owner needs
+            CREATEROLE.
         role_passwords: a folder; each role gets the password in the file of its name, if there is
-            one. Afterwards, because the roles must be there.
-        say: called, also from another thread, with the session that a lock is waited for, and with
+            one. This comes last, because the roles must exist.
+        say: called, also from another thread, with the session whose lock is waited for, and with
             Postgres' warnings.
         lock_seconds: how long to wait for a lock.
 
     Raises:
-        ConfigError: a newer version has migrated it, or 0.1 made it; a person's own view depends
-            on one of ours; the owner lacks a right, or a file cannot be read.
+        ConfigError: a newer version has migrated it, or 0.1 made it; a person's own view depends on
+            one of ours; the owner lacks a right, or a file cannot be read.
         StoreUnavailableError: Postgres does not answer, or another session keeps a lock.
     """
     with _ALEMBIC, _Migration(url) as migration:
@@ -155,7 +155,7 @@ def migrate(
 
 
 def check_database(url: str) -> None:
-    """Look whether ``migrate`` could be called for a database; change nothing in it.
+    """Check whether ``migrate`` could be called for a database; change nothing in it.
 
     Raises:
         ConfigError: a newer version has migrated it, or 0.1 made it, or the server is too old.
@@ -191,7 +191,7 @@ class _Migration(ConnectionPool):
                 if _checked_version(connection, where) != expected():
                     _upgrade(connection, where)
                 connection.commit()
-                # Also where nothing is new: after a pause of the run no partition is for today.
+                # also if nothing is new: after a pause of the run there is no partition for today
                 connection.exec_driver_sql("SELECT make_partitions(NULL, NULL)")
                 connection.commit()
                 if role_passwords is not None:
@@ -201,10 +201,10 @@ class _Migration(ConnectionPool):
 
     @contextlib.contextmanager
     def _naming_blockers(self, pid: int, where: str, say: Callable[[str], None]) -> Generator[None]:
-        """Say which sessions a session waits for, and name them when it gives up.
+        """Report which sessions a session waits for, and name them when it gives up.
 
         Args:
-            pid: of the session.
+            pid: process ID of the session.
             where: the database, for messages.
             say: called once for each new holder of a lock.
 
@@ -242,13 +242,13 @@ class _Migration(ConnectionPool):
 
 
 class _Warnings:
-    """Pass Postgres' warnings on. SQLAlchemy empties a list of notices; it leaves this alone."""
+    """Passes Postgres' warnings on. SQLAlchemy empties a list of notices, but not this."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say
 
     def append(self, notice: str) -> None:
-        """Take what psycopg2 has received."""
+        """Take a notice from psycopg2."""
         if notice.startswith("WARNING:"):
             self._say(notice.removeprefix("WARNING:").splitlines()[0].strip())
 
@@ -259,7 +259,7 @@ def _session_words(row: Row[Any]) -> str:
 
 
 def _lock(connection: sqlalchemy.Connection) -> None:
-    """Begin a transaction that no other migration of this database runs beside."""
+    """Begin a transaction that excludes other migrations of this database."""
     while True:
         try:
             for statement in _LOCK:
@@ -287,8 +287,8 @@ def _checked_version(connection: sqlalchemy.Connection, where: str) -> SchemaVer
     version = read_schema_version(connection, where)
     if version.is_newer:
         raise ConfigError(
-            f"the functions and views of the database at {where} are those of a newer "
-            f"zerofleet ({version.zerofleet}, this is {__version__}): update zerofleet"
+            f"the functions and views of the database at {where} belong to a newer zerofleet "
+            f"({version.zerofleet}, this is {__version__}): update zerofleet"
         )
     return version
 
@@ -314,10 +314,10 @@ def _upgrade(connection: sqlalchemy.Connection, where: str) -> None:
 
 
 def _drop_definitions(connection: sqlalchemy.Connection, where: str) -> list[tuple[str, str]]:
-    """Drop the views and functions of the last migration: their columns may be others now.
+    """Drop the views and functions of the last migration, because their columns may change.
 
     Returns:
-        Views with statements that give others than our roles the rights that they had.
+        Views, with statements that restore the rights of roles other than ours.
     """
     if not connection.scalar(text("SELECT to_regclass('definitions') IS NOT NULL")):
         return []
@@ -330,9 +330,9 @@ def _drop_definitions(connection: sqlalchemy.Connection, where: str) -> list[tup
                 if not isinstance(error.orig, errors.DependentObjectsStillExist):
                     raise
                 raise ConfigError(
-                    f"the database at {where} holds what is not ours and would be lost "
-                    f"({_dependents(error.orig)}): keep its definition (`pg_get_viewdef`), drop "
-                    "it, run `zerofleet migrate`, and make it again"
+                    f"the database at {where} contains objects that are not ours and would be lost "
+                    f"({_dependents(error.orig)}): save their definitions (`pg_get_viewdef`), drop "
+                    "them, run `zerofleet migrate`, and create them again"
                 ) from error
     return grants
 
@@ -342,7 +342,7 @@ def _dependents(error: errors.DependentObjectsStillExist) -> str:
 
 
 def _upgrade_tables(connection: sqlalchemy.Connection) -> None:
-    # Half a second to import, and of no use to a service.
+    # half a second to import, and useless to a service
     from alembic import command
     from alembic.config import Config
 

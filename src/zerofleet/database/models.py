@@ -1,4 +1,4 @@
-"""Published models and their variants in other precisions; the rows come last, after the files."""
+"""Published models and their variants in other precisions; rows are written after the files."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class ModelRow:
     metrics: Mapping[str, float]
     location: str
     created_at: datetime
-    removed_at: datetime | None = None  # from when on its files may be gone; None: they are kept
+    removed_at: datetime | None = None  # time from which its files may be gone; None: they are kept
 
 
 class Models(ConnectionPool):
@@ -102,19 +102,18 @@ class NewModels(Models):
         epoch: int,
         variants: Sequence[NewVariant] = (),
     ) -> None:
-        """Publish a model whose files are in their places and were loaded once.
+        """Publish a model whose files are in place and were loaded once.
 
         Repeating the same insertion does nothing.
 
         Args:
-            run: name of the run.
-            version: number of the model within it.
-            sha256: of the fp32 file.
-            step: SGD steps that the weights have seen.
-            metrics: figures that are kept with the model.
-            location: where the file is, relative to the model folder.
+            version: version of the model in the run.
+            sha256: SHA-256 of the fp32 file.
+            step: SGD steps taken for the weights.
+            metrics: figures stored with the model.
+            location: path of the file, relative to the model folder.
             epoch: the trainer's fence epoch.
-            variants: all that were made of it in other precisions, the refused ones too.
+            variants: all variants that were made, including refused ones.
 
         Raises:
             StaleEpochError: another trainer has taken over, or took this version.
@@ -148,7 +147,7 @@ def _model(row: Row[Any]) -> ModelRow:
 
 
 class NewVariant(Protocol):
-    """What is known of a variant when its model is published."""
+    """The properties of a variant when its model is published."""
 
     @property
     def precision(self) -> str:
@@ -157,27 +156,27 @@ class NewVariant(Protocol):
 
     @property
     def sha256(self) -> str | None:
-        """Of its file; None where it was refused, as ``location``."""
+        """SHA-256 of its file; None if it was refused. The same applies to ``location``."""
         ...
 
     @property
     def location(self) -> str | None:
-        """Where the file is, relative to the model folder."""
+        """Path of the file, relative to the model folder."""
         ...
 
     @property
     def policy_kl(self) -> float | None:
-        """``KL(fp32 || variant)`` in nats; None where it could not be measured."""
+        """``KL(fp32 || variant)`` in nats; None if it could not be measured."""
         ...
 
     @property
     def value_difference(self) -> float | None:
-        """Mean absolute difference of the value; None where it could not be measured."""
+        """Mean absolute difference of the value; None if it could not be measured."""
         ...
 
     @property
     def reason(self) -> str:
-        """Why it was refused; empty where it was accepted."""
+        """Why it was refused; empty if it was accepted."""
         ...
 
 
@@ -188,12 +187,12 @@ class VariantRow:
     run: str
     version: int
     precision: str  # int8 or fp16
-    sha256: str | None  # of its file; None: refused, there is none
+    sha256: str | None  # SHA-256 of its file; None: it was refused and has none
     location: str | None  # relative to the model folder
     policy_kl: float | None  # KL(fp32 || variant), nats, mean over positions; None: not measured
     value_difference: float | None  # absolute, mean over positions
     accepted: bool
-    reason: str  # why it was refused; empty where it was not
+    reason: str  # why it was refused; empty if it was not
     created_at: datetime
 
 

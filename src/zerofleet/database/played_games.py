@@ -1,4 +1,4 @@
-"""Stored games with the search of each ply, and the same as SGF with comments."""
+"""Stored games with the search of each ply, and as SGF with comments."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SELECT g.game_uid, r.game, g.kind, g.first_model, g.second_model, g.result, g.re
 FROM games AS g JOIN runs AS r ON r.name = g.run WHERE g.run = :run
 """
 GAME = f"{_COLUMNS} AND game_uid = :game_uid"
-"""One game, by ``run`` and ``game_uid``; with ``PLIES`` of it, ``played_game_of`` reads it."""
+"""Query for one game, by ``run`` and ``game_uid``; ``played_game_of`` reads it with ``PLIES``."""
 PLIES = """
 SELECT action, model_version, root_value, network_value, simulations, legal_actions, visit_counts,
     priors
@@ -43,8 +43,8 @@ class PlayedPly:
     network_value: float  # before search
     simulations: int  # 0: the action was given, not searched
     legal_actions: Sequence[int]
-    visit_counts: Sequence[int]  # of ``legal_actions``
-    priors: Sequence[float]  # of ``legal_actions``, without noise
+    visit_counts: Sequence[int]  # for ``legal_actions``
+    priors: Sequence[float]  # for ``legal_actions``, without noise
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +57,10 @@ class PlayedGame:
     first_model: int
     second_model: int | None
     result: int  # +1 the first player won, -1 the second, 0 a draw
-    reason: str  # what ended it: "rules" or "resign"
+    reason: str  # how it ended: "rules" or "resign"
     finished_at: datetime
     moves: str  # in the game's notation
-    plies: Sequence[PlayedPly]  # none where the searches are not kept any more
+    plies: Sequence[PlayedPly]  # empty if the searches were deleted
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,19 +90,19 @@ def opinions_of(played: PlayedGame, to_play: Sequence[int]) -> list[Opinion | No
 
 
 class PlayedGames(ConnectionPool):
-    """Reading single games; any role that may select from games and positions."""
+    """Reading single games, for any role that may select from games and positions."""
 
     def played_game(self, run: str, game_uid: UUID) -> PlayedGame | None:
-        """The game with this uid; None when the run has no such game.
+        """Return the game with this uid; None if the run has no such game.
 
         Raises:
-            RecordRejectedError: what is stored of its plies does not fit together.
+            RecordRejectedError: its stored plies do not fit together.
         """
         rows = self._rows(GAME, run=run, game_uid=str(game_uid))
         return played_game_of(rows[0], self._rows(PLIES, game_uid=str(game_uid))) if rows else None
 
     def last_played(self, run: str, games: int) -> list[UUID]:
-        """The games that were stored last, newest first."""
+        """Return the games that were stored last, newest first."""
         rows = self._rows(
             "SELECT game_uid FROM games WHERE run = :run "
             "ORDER BY ingested_at DESC, game_uid LIMIT :games",
@@ -113,10 +113,10 @@ class PlayedGames(ConnectionPool):
 
 
 def played_game_of(game: Row[Any], plies: Sequence[Row[Any]]) -> PlayedGame:
-    """A game from the row that ``GAME`` asks for, and those of ``PLIES``.
+    """Return a game from the row of ``GAME`` and the rows of ``PLIES``.
 
     Raises:
-        RecordRejectedError: what is stored of its plies does not fit together.
+        RecordRejectedError: its stored plies do not fit together.
     """
     read = [PlayedPly(*ply) for ply in plies]
     for number, ply in enumerate(read):
@@ -132,7 +132,7 @@ def played_game_of(game: Row[Any], plies: Sequence[Row[Any]]) -> PlayedGame:
 
 
 def sgf_of_game(run: str, played: PlayedGame) -> str:
-    """The SGF of a stored game.
+    """Return the SGF of a stored game.
 
     Raises:
         ConfigError: its game has no SGF.
@@ -158,7 +158,7 @@ def sgf_of_game(run: str, played: PlayedGame) -> str:
 
 
 def actions_of(played: PlayedGame) -> list[int]:
-    """The actions of a game, from its searches or, where they are forgotten, from its moves."""
+    """Return the actions of a game, from its searches or, if these were deleted, from its moves."""
     if played.plies:
         return [ply.action for ply in played.plies]
     return parse_actions(played.game, played.moves)
@@ -198,7 +198,7 @@ def _values(played: PlayedGame) -> list[float | None]:
 
 
 def _comment(state: State, ply: PlayedPly) -> str:
-    """Return the search of one ply in words, or nothing where there was no search."""
+    """Return the search of one ply in words; empty without a search."""
     if not ply.simulations:
         return ""
     by_visits = sorted(

@@ -20,9 +20,9 @@ _HISTORY = f"SELECT seq, version, sha256, match_id, actor, at {_FROM}"
 
 @dataclass(frozen=True, slots=True)
 class Promotion:
-    """One link of the chain of promotions, by its place and the model that it made the best.
+    """One promotion in the chain: its place, and the model that it made the best.
 
-    Postgres' record and Redis' pointer speak of the same promotion when they are equal.
+    Postgres' row and Redis' pointer mean the same promotion if they are equal.
     """
 
     seq: int
@@ -32,10 +32,10 @@ class Promotion:
 
 @dataclass(frozen=True, slots=True)
 class PromotionRow:
-    """A promotion and how it came about."""
+    """A promotion and its cause."""
 
     promotion: Promotion
-    match_id: int | None  # the match that it won; None where none was played
+    match_id: int | None  # the match that it won; None if there was none
     actor: str  # who promoted
     at: datetime
 
@@ -44,16 +44,16 @@ class PromotionChain(ConnectionPool):
     """Reading the chain."""
 
     def promotion_head(self, run: str) -> Promotion | None:
-        """The end of the chain: the best model. None before the first promotion."""
+        """Return the newest promotion, which names the best model; None before the first."""
         rows = self._rows(f"{_SELECT} LIMIT 1", run=run)
         return Promotion(*rows[0]) if rows else None
 
     def promotions(self, run: str) -> list[Promotion]:
-        """The whole chain, newest first."""
+        """Return the whole chain, newest first."""
         return [Promotion(*row) for row in self._rows(_SELECT, run=run)]
 
     def promotion_history(self, run: str) -> list[PromotionRow]:
-        """The whole chain, newest first, with who promoted, why and when."""
+        """Return the whole chain, newest first, with who promoted, why and when."""
         rows = self._rows(_HISTORY, run=run)
         return [
             PromotionRow(
@@ -80,19 +80,18 @@ class Promotions(PromotionChain):
         """Make a model the best, and in the same transaction decide its match as ``promoted``.
 
         Args:
-            run: name of the run.
-            version: the model.
-            match_id: the match that it won; None where none was played.
+            match_id: the match that it won; None if there was none.
             actor: who promotes.
-            expected_seq: ``seq`` of the end of the chain that the decision was made on; 0 for a
-                chain without links.
+            expected_seq: ``seq`` of the newest promotion on which the decision is based; 0 without
+                any.
             epoch: the evaluator's fence epoch.
-            grounds: what the verdict of the match rests on.
+            grounds: figures behind the verdict of the match.
 
         Raises:
-            StaleEpochError: the chain has grown meanwhile, or another evaluator has taken over.
+            StaleEpochError: the chain has grown in the meantime, or another evaluator has taken
+                over.
             ModelNotFoundError: there is no such model.
-            IncompatibleModelError: its files are not kept any more.
+            IncompatibleModelError: its files were deleted.
         """
         try:
             with self._transaction() as connection:
@@ -126,10 +125,10 @@ class Promotions(PromotionChain):
             ) from error
 
     def evaluator_epoch(self, run: str) -> int:
-        """The epoch that a promotion must carry now; 0 while no evaluator has begun.
+        """Return the epoch that a promotion must carry now; 0 while no evaluator has begun.
 
         A rollback promotes with it without taking the fence, so a running evaluator stays the
-        evaluator. Of two promotions on the same end of the chain one is refused.
+        evaluator. If two promotions build on the same one, the second is refused.
         """
         rows = self._rows(
             "SELECT epoch FROM fences WHERE run = :run AND role = 'evaluator'", run=run

@@ -1,4 +1,4 @@
-"""What of a run is kept: partitions of its searches, and the files of its models."""
+"""Retention of a run's data: partitions of its searches, and the files of its models."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from datetime import datetime, timedelta
 
 from zerofleet.database.connection import ConnectionPool
 
-# From when on some games are needed: since the first of them was stored, or began if it began in a
-# partition. One that was adopted late lies in the partition of the day that its uid names.
+# The time from which some games are needed: when the first of them was stored, or when it began if
+# it began in a partition. A game that was adopted late is in the partition of the day in its uid.
 _FIRST = """
 count(*) AS games,
 least(
@@ -21,10 +21,10 @@ least(
 ) AS since
 """
 
-# The trainer's window, read again after a restart, and the games that v_resign is computed from.
-# Fewer games than the window holds: all are needed.
-# At the disk limit these games stay: those in the trainer's window, those that it has not read yet
-# and those that v_resign is computed from.
+# The trainer's window, which is read again after a restart, and the games that v_resign is computed
+# from. If there are fewer games than the window holds, all are needed. At the disk limit these
+# games stay: the games in the trainer's window, games that it has not read yet, and the games that
+# v_resign is computed from.
 _STATE_NEEDS = f"""
 INSERT INTO position_needs (run, since, limit_since, epoch)
 SELECT :run, CASE
@@ -103,7 +103,7 @@ SELECT
 
 @dataclass(frozen=True, slots=True)
 class PartitionDrop:
-    """What came of dropping a partition of the table of positions."""
+    """Result of dropping a partition of the table of positions."""
 
     partition: str
     outcome: str  # "dropped", or why not now
@@ -119,19 +119,20 @@ class RemovableModel:
     """A model that was given up."""
 
     version: int
-    sha256s: Sequence[str]  # its file's and its variants', but those that another model has too
+    # hashes of its file and its variants', except files that another model shares
+    sha256s: Sequence[str]
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What is kept on disk; searches are those of all runs of the database."""
+    """Data that is kept on disk; searches include all runs of the database."""
 
-    bytes: int  # of searches, indexes included
-    since: datetime | None  # when the oldest game with kept searches began; None: there is none
-    bytes_per_day: int | None  # of searches, at the rate of the last hour of play
-    game_bytes: int  # of the table of games, indexes included
-    database_bytes: int  # of the whole database
-    models: int  # of the run, those whose files are kept
+    bytes: int  # bytes of searches, including indexes
+    since: datetime | None  # when the oldest game with stored searches began; None: there is none
+    bytes_per_day: int | None  # searches, at the rate of the last hour of play
+    game_bytes: int  # the table of games, including indexes
+    database_bytes: int  # the whole database
+    models: int  # models of the run with files
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +140,7 @@ class DatabaseUse:
     """Disk usage of the database."""
 
     bytes: int
-    needed_bytes: int  # of searches that training needs, in whole partitions
+    needed_bytes: int  # searches that training needs, in whole partitions
     searches_per_day: int | None  # bytes, at the rate of the last hour of play
 
 
@@ -147,16 +148,16 @@ class Retentions(ConnectionPool):
     """The trainer's side of ``[retention]``; see ``database/functions/retention.sql``."""
 
     def make_partitions(self, hours: int | None = None, ahead: timedelta | None = None) -> int:
-        """Make the partitions of searches that are missing from now on.
+        """Make the missing partitions of searches from now on.
 
         Args:
             hours: length of each new partition; None: as in ``[retention]`` of the runs, or shorter
                 under a disk limit.
-            ahead: time from now until which there should be partitions; None: long enough for a
-                trainer that calls this every ten minutes.
+            ahead: time to cover from now on; None: long enough for a trainer that calls this every
+                ten minutes.
 
         Returns:
-            How many were made. Fewer than needed when another session reads at the moment.
+            The number made. It is smaller than needed while another session reads.
         """
         [row] = self._rows(
             "SELECT make_partitions(CAST(:hours AS integer), now() + CAST(:ahead AS interval)) "
@@ -177,14 +178,13 @@ class Retentions(ConnectionPool):
         held_games: int | None = None,
         read_tx: int = 0,
     ) -> None:
-        """State from when on this run needs its searches; they go when no run needs them.
+        """State from when on this run needs its searches; they are dropped when no run needs them.
 
         Args:
-            run: name of the run.
-            window_games: the newest so many games of self-play are needed ...
-            played_on_games: ... and the newest so many that played on ...
-            margin: ... and what began and was stored so long before the first of these; None:
-                everything.
+            window_games: the newest games of self-play that are needed ...
+            played_on_games: ... and the newest games that played on ...
+            margin: ... and games that began and were stored this long before the first of these;
+                None: everything.
             epoch: the trainer's fence epoch.
             held_games: number of games in the trainer's window, which needs no others at the disk
                 limit; None: the run has no limit.
@@ -219,9 +219,9 @@ class Retentions(ConnectionPool):
         return DatabaseUse(*row)
 
     def drop_partition(self, *, at_limit: bool = False) -> PartitionDrop | None:
-        """Drop the oldest partition of searches if no run needs it; None where there is none.
+        """Drop the oldest partition of searches if no run needs it; return None if there is none.
 
-        It gives up within half a second where another session goes on reading: try again later.
+        It gives up within half a second if another session keeps reading: try again later.
 
         Args:
             at_limit: the disk limit is reached, so searches that training does not need may go.
@@ -232,20 +232,20 @@ class Retentions(ConnectionPool):
         return PartitionDrop(*rows[0]) if rows else None
 
     def delete_old_positions(self, games: int) -> int:
-        """Delete what no run needs of games that fell in no partition; how many games it was."""
+        """Delete searches outside partitions that no run needs; return the number of games."""
         [row] = self._rows("SELECT delete_old_positions(:games) AS games", games=games)
         return row.games
 
     def give_up_models(
         self, run: str, *, newest: int, every: int, grace: timedelta, epoch: int
     ) -> list[int]:
-        """Note which models' files are not kept any more.
+        """Mark models whose files are no longer kept.
 
         Args:
-            run: name of the run.
-            newest: so many of the newest are kept, as all promoted ones and those in a match.
-            every: versions that this divides are kept as well; 0: none for that.
-            grace: so long the files stay, and are kept after all where a match or a promotion of
+            newest: number of newest models that are kept, in addition to all promoted ones and the
+                ones in a match.
+            every: versions divisible by this are kept as well; 0: none.
+            grace: how long the files stay. They are kept after all if a match or a promotion of
                 that time needs them.
             epoch: the trainer's fence epoch.
 
@@ -267,11 +267,11 @@ class Retentions(ConnectionPool):
         return row.versions
 
     def removable_files(self, run: str) -> list[RemovableModel]:
-        """Models that were given up and whose grace is over, with the files to remove."""
+        """Return given-up models whose grace time is over, with the files to remove."""
         rows = self._rows("SELECT version, sha256s FROM removable_files(:run)", run=run)
         return [RemovableModel(*row) for row in rows]
 
     def kept(self, run: str) -> Kept:
-        """What is kept, for people."""
+        """Return what is kept, for people."""
         [row] = self._rows(_KEPT, run=run)
         return Kept(*row)

@@ -1,9 +1,9 @@
-"""What a database must have for this code: tables of a revision, and our functions and views.
+"""The schema that this code requires: tables of a revision, and our functions and views.
 
 Tables change by Alembic's revisions (``migrations/versions``). Functions, views and rights are
-defined once each, in files that a migration applies again from the first line to the last whenever
-one of them has changed; a digest of these files is kept in the database, with the version of
-zerofleet that they are of, so that an older one does not put its own in their place.
+defined once each, in files that a migration executes from the first to the last line whenever one
+of them has changed. The database stores a digest of these files with their version of zerofleet, so
+that an older version does not replace them with its own.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ REVISION = "1005"
 """The newest revision of the tables."""
 _FIRST_REVISION = "1000"
 
-# The order is that of what one needs of another: a foreign key its table, a function its tables.
+# In the order of dependencies: a foreign key after its table, a function after its tables.
 TABLES = (
     "tables/definitions.sql",
     "tables/runs.sql",
@@ -36,9 +36,9 @@ TABLES = (
     "tables/training.sql",
     "tables/resign_thresholds.sql",
 )
-"""What the first revision executes."""
+"""Files that the first revision executes."""
 BEFORE_TABLES = ("rights/roles.sql", "rights/server.sql")
-"""What each migration executes before the tables' revisions, in this order."""
+"""Files that each migration executes before the tables' revisions, in this order."""
 AFTER_TABLES = (
     "functions/triggers.sql",
     "functions/runs.sql",
@@ -58,35 +58,36 @@ AFTER_TABLES = (
     "views/resignation.sql",
     "rights/grants.sql",
 )
-"""What each migration executes after the tables' revisions, in this order."""
+"""Files that each migration executes after the tables' revisions, in this order."""
 
 _FOLDER = Path(__file__).parent
 
 
 @dataclass(frozen=True, slots=True)
 class SchemaVersion:
-    """What a database has: None where it has none."""
+    """The schema of a database; None for missing parts."""
 
     revision: str | None
     digest: str | None
-    zerofleet: str | None = field(compare=False)  # which made the functions and views
+    zerofleet: str | None = field(compare=False)  # version that made the functions and views
 
     @property
     def is_newer(self) -> bool:
-        """Whether the functions and views are those of a newer zerofleet than this one."""
+        """Whether the functions and views belong to a newer zerofleet than this one."""
         theirs = self.digest != expected().digest and self.zerofleet
         return bool(theirs) and _release(theirs) > _release(__version__)
 
 
 def script(name: str) -> str:
-    """The SQL of one of our files, which are named from this folder."""
+    """Return the SQL of one of our files, named relative to this folder."""
     return (_FOLDER / name).read_text(encoding="utf-8")
 
 
 def defined(kind: str) -> list[str]:
-    """The names that our files make and a migration drops first: ``kind`` is VIEW or FUNCTION.
+    """Return the names that our files create and a migration drops first.
 
-    Functions of triggers are not among them: they are replaced, because triggers hang on them.
+    ``kind`` is VIEW or FUNCTION. Trigger functions are not included: they are replaced, because
+    triggers depend on them.
     """
     return [
         name
@@ -97,7 +98,7 @@ def defined(kind: str) -> list[str]:
 
 @cache
 def expected() -> SchemaVersion:
-    """What this code is written for."""
+    """Return the schema that this code is written for."""
     digest = hashlib.sha256()
     for name in (*BEFORE_TABLES, *AFTER_TABLES):
         digest.update(f"{name}\n{script(name)}\n".encode())
@@ -105,10 +106,9 @@ def expected() -> SchemaVersion:
 
 
 def read_schema_version(connection: Connection, where: str) -> SchemaVersion:
-    """What the database has.
+    """Return the schema of the database.
 
     Args:
-        connection: to the database.
         where: the database, for messages.
 
     Raises:
@@ -129,7 +129,7 @@ def read_schema_version(connection: Connection, where: str) -> SchemaVersion:
 
 
 def _release(version: str) -> list[int]:
-    """Of ``1.2.0`` and of its candidates, ``1.2.0rc1``: [1, 2, 0]."""
+    """Return the release of ``1.2.0`` and of its candidates, ``1.2.0rc1``: [1, 2, 0]."""
     found = re.match(r"[0-9.]*[0-9]", version)
     return [int(number) for number in found[0].split(".")] if found else []
 
@@ -138,7 +138,7 @@ def check_revision(revision: str | None, where: str) -> None:
     """Refuse tables that this code does not know.
 
     Args:
-        revision: as the database says; None when it has no tables yet.
+        revision: revision in the database; None if it has no tables yet.
         where: the database, for the message.
 
     Raises:

@@ -1,6 +1,6 @@
-"""v_resign, the resignation threshold: Postgres computes it from the games that play on.
+"""v_resign, the resignation threshold, which Postgres computes from the games that play on.
 
-This module chooses the threshold; ``functions/resign_curve.sql`` offers those to choose from.
+This module chooses the threshold; ``functions/resign_curve.sql`` offers the candidates.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ _COLUMNS = (
     "window_games, highest, began_before"
 )
 
-# A row that says the same as the newest one is not written again; nor is one that has a threshold
-# no more only because games are few at present, as after an outage.
+# A row that equals the newest one is not written again. Nor is a row that merely lost its threshold
+# because too few games came in, as after an outage.
 _COMPUTE = f"""
 WITH looked_at AS MATERIALIZED (
     SELECT count(*) AS games, min(began_before) AS began_before
@@ -70,9 +70,9 @@ class ResignRow:
     at: datetime
     threshold: float | None  # v_resign, for the player to move; None: no player resigns
     games: int
-    would_resign: int  # of these games
-    wrong: int  # of these resignations: the player who gives up did not lose
-    false_positive_share: float  # asked for, as all below
+    would_resign: int  # among these games
+    wrong: int  # among these resignations: the player who would resign did not lose
+    false_positive_share: float  # a setting, like the following ones
     min_games: int
     window_games: int
     highest: float
@@ -91,29 +91,29 @@ class Resignations(ConnectionPool):
         window_games: int,
         highest: float,
     ) -> ResignRow:
-        """Compute v_resign from the latest games played on, and write it down.
+        """Compute v_resign from the latest games played on, and store it.
 
-        v_resign is the highest value ``v`` that these games offer with ``(wrong + 1) /
-        (would_resign + 1) <= false_positive_share``: AlphaGo Zero's share (Silver et al., Nature
-        2017, Methods, "Self-play"), as if the next resignation were wrong, so that a few lucky ones
-        open nothing. A game would be resigned at the first ply but ply 0 whose root value and
-        best child's are below ``v``; wrongly if the player to move there did not lose.
+        v_resign is the highest value ``v`` among these games with ``(wrong + 1) / (would_resign +
+        1) <= false_positive_share``. That is AlphaGo Zero's share (Silver et al., Nature 2017,
+        Methods, "Self-play"), computed as if the next resignation were wrong, so that a few lucky
+        ones do not raise the threshold. A game would be resigned at the first ply after ply 0 whose
+        root value and best child's value are below ``v``. The resignation is wrong if the player to
+        move there did not lose.
 
-        The function ``played_on_games`` says which games: the latest ``window_games`` in the order
-        of their start, without those of which the short ones alone are finished as yet; of the
-        newest model alone, as soon as it has ``min_games`` of them. Until then a new model, whose
-        values are bolder than its predecessor's, resigns by a threshold that is not its own:
-        ``highest`` bounds what that may cost.
+        The function ``played_on_games`` chooses the games: the last ``window_games`` by start time,
+        excluding start times for which only short games have finished. It uses only the newest
+        model's games as soon as there are ``min_games`` of them. Until then a new model, whose
+        values are bolder than its predecessor's, uses its predecessor's threshold; ``highest``
+        limits the damage.
 
         Args:
-            run: name of the run.
             false_positive_share: in (0, 1).
             min_games: with fewer games there is no threshold.
-            window_games: games looked at, at most.
+            window_games: most games to use.
             highest: in [-1, 0); no threshold is above it.
 
         Returns:
-            The run's newest row; the one from before, where nothing has changed.
+            The run's newest row; the previous one if nothing has changed.
         """
         [row] = self._rows(
             _COMPUTE,

@@ -1,4 +1,4 @@
-"""The trainer's side: stored games in the order in which their transactions were decided."""
+"""The trainer's side: stored games in the order in which their transactions are settled."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from zerofleet.errors import RecordRejectedError
 from zerofleet.records import DTYPES
 
 AskedColumn = Literal["root_value", "priors"]
-"""A column that not every run's targets need; reading it costs, so it has to be asked for."""
+"""A column that not every run's targets need; it is read only on request, because reading costs."""
 
-# What the trainer reads of a game, of the list of its columns.
+# Columns of a game that the trainer reads for each ply.
 _PLY_COLUMNS = ("action", "full_search", "root_value")
 _ACTION_COLUMNS = ("legal_actions", "visit_counts", "priors", "policy_weights")
 _SENT = {"int16": "int2send", "bool": "boolsend", "float32": "float4send"}
@@ -31,14 +31,14 @@ def _wanted(columns: Sequence[str], asked: Sequence[AskedColumn]) -> list[str]:
 
 
 def _sent(name: str) -> str:
-    """How a column leaves: as the bytes of its numbers, of its arrays where it has such."""
+    """Return the expression that sends a column as the bytes of its numbers or arrays."""
     if name in _ACTION_COLUMNS:
         # Null: no array, the visit counts are the target.
         return f"coalesce(string_agg(array_send({name}), ''), '') AS {name}"
     return f"string_agg({_SENT[DTYPES[name].name]}({name}), '') AS {name}"
 
 
-# Whole transactions (WITH TIES), and only those that no transaction still open can precede.
+# Whole transactions (WITH TIES), and only transactions that no open one can precede.
 _PAGE = """
 SELECT
     max(tx::text::bigint) AS next_tx,
@@ -54,19 +54,18 @@ FROM (
 ) AS page
 """
 
-# make_partitions locks positions_default against everything while it moves rows to a new partition.
-# Without a lock, what reads games could be planned before such a move commits and look after it:
-# the rows are gone from where it looks, and the game would be taken for forgotten. A statement of
-# its own, so that the reading is planned and takes its snapshot with the locks in hand; positions
-# first, as drop_partition does.
+# make_partitions locks positions_default exclusively while it moves rows to a new partition.
+# Without a lock, a query of games could be planned before such a move commits and run after it. The
+# rows would be missing from the table it reads, and the game would seem deleted. The lock is a
+# separate statement, so that the query is planned and takes its snapshot with the locks held.
+# Positions come first, as in drop_partition.
 _KEEP_ROWS = "LOCK TABLE ONLY positions, ONLY positions_default IN ACCESS SHARE MODE"
 
 
-# The uids between which the page's games are tell the planner which partitions to leave out; to
-# leave them out game by game would cost a third more.
-# The arrays leave as one string of bytes for each column, because reading numbers from text one
-# by one would cost more than all the rest. Rows of the subquery come in order, so the aggregates
-# above it need no sorting of their own.
+# The lowest and highest uid of the page tell the planner which partitions to leave out; to leave
+# them out game by game would cost a third more. The arrays are sent as one string of bytes for each
+# column, because parsing numbers from text would cost more than all the rest. Rows of the subquery
+# are ordered, so the aggregates above it need no sorting.
 @cache
 def _read_query(asked: tuple[AskedColumn, ...]) -> TextClause:
     columns = _wanted(_PLY_COLUMNS + _ACTION_COLUMNS, asked)
@@ -118,15 +117,16 @@ WHERE run = :run AND kind = 'selfplay' AND tx < (SELECT window_end())
 ORDER BY games.tx DESC OFFSET :newest_games - 1 LIMIT 1
 """
 
-_BLOCKER_SECONDS = 5.0  # a transaction that stores games is over sooner
+_BLOCKER_SECONDS = 5.0  # a transaction that stores games is faster
 
-_HEADER_BYTES = 20  # of array_send: dimensions, flags, element type, length, lower bound
+# size of array_send's header: dimensions, flags, element type, length, lower bound
+_HEADER_BYTES = 20
 _LENGTH_BYTES = 4  # before each element
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StoredGame:
-    """What the trainer needs of a stored game; columns as in ``GameColumns``."""
+    """The parts of a stored game that the trainer needs; columns as in ``GameColumns``."""
 
     game_uid: UUID
     tx: int  # transaction that stored it
@@ -138,12 +138,12 @@ class StoredGame:
     legal_actions: NDArray[np.int16]  # [offsets[-1]]
     visit_counts: NDArray[np.int32]  # [offsets[-1]]
     policy_weights: NDArray[np.int32]  # [offsets[-1]]
-    root_value: NDArray[np.float32] | None = None  # [plies], if asked for
-    priors: NDArray[np.float32] | None = None  # [offsets[-1]], if asked for
+    root_value: NDArray[np.float32] | None = None  # [plies], on request
+    priors: NDArray[np.float32] | None = None  # [offsets[-1]], on request
 
     @property
     def resigned(self) -> bool:
-        """Whether the player to move after the last ply gave up."""
+        """Whether the player to move after the last ply resigned."""
         return self.reason == "resign"
 
 
@@ -161,13 +161,13 @@ class GameWindow:
 class WindowBlocker:
     """An open transaction that keeps stored games from the trainer."""
 
-    pid: int | None  # of its server process; None: it is prepared, in no session
+    pid: int | None  # server process; None: it is prepared, in no session
     role: str
     application: str
-    since: datetime | None  # it is open; None where the database's owner may not see it
+    since: datetime | None  # it is open; None if the database's owner may not see it
     waits_for: str | None
-    games: int  # that are stored and cannot be read
-    waiting_seconds: float  # the longest of them
+    games: int  # stored games that cannot be read
+    waiting_seconds: float  # longest wait of a game
 
     def __str__(self) -> str:
         where = self.application or "no application name"
@@ -187,17 +187,16 @@ class WindowGames(ConnectionPool):
     def read_games(
         self, run: str, after_tx: int, limit: int, asked: tuple[AskedColumn, ...] = ()
     ) -> GameWindow:
-        """The next self-play games, oldest transaction first.
+        """Return the next self-play games, oldest transaction first.
 
-        A row's number says when it was begun, not when it could first be seen: going on from the
-        highest number seen would skip whatever commits later under a lower one. So only
-        transactions below all that are still open are read, and each as a whole.
+        A row's number says when its transaction began, not when it became visible. Continuing from
+        the highest number seen would skip rows that commit later under a lower one. Therefore only
+        transactions below all open ones are read, and each as a whole.
 
         Args:
-            run: name of the run.
-            after_tx: ``next_tx`` of the page before; 0 begins with the first game.
-            limit: about how many games; more when a transaction holds more.
-            asked: columns that are wanted besides those that are always read.
+            after_tx: ``next_tx`` of the previous page; 0 begins with the first game.
+            limit: approximate number of games; more if a transaction holds more.
+            asked: columns to read in addition.
         """
         [page] = self._rows(_PAGE, run=run, after_tx=after_tx, limit=limit)
         if page.next_tx is None:
@@ -230,7 +229,7 @@ class WindowGames(ConnectionPool):
 
         try:
             window.games.extend(games(page.first_uid, page.last_uid))
-        except RecordRejectedError:  # find those that cannot be read; the others can
+        except RecordRejectedError:  # find the unreadable ones; the others can be read
             read(self._uids(run, after_tx, page.next_tx))
             window.games.sort(key=lambda game: (game.tx, game.game_uid))
         return window
@@ -247,15 +246,15 @@ class WindowGames(ConnectionPool):
         return [row.game_uid for row in rows]
 
     def window_start(self, run: str, newest_games: int) -> int:
-        """The ``after_tx`` from which ``read_games`` gives the newest games, and few more.
+        """Return the ``after_tx`` from which ``read_games`` returns the newest games, and few more.
 
-        0 when there are fewer than ``newest_games``.
+        0 if there are fewer than ``newest_games``.
         """
         rows = self._rows(_WINDOW_START, run=run, newest_games=newest_games)
         return int(rows[0].first_tx) - 1 if rows else 0
 
     def window_blocker(self, run: str) -> WindowBlocker | None:
-        """What keeps games from ``read_games`` for longer than storing them takes; None: nothing.
+        """Return what keeps games from ``read_games`` for longer than storing takes; None: nothing.
 
         Only a transaction that may store games itself can: not the console's, and none of another
         database.
@@ -276,7 +275,7 @@ class WindowGames(ConnectionPool):
         )
 
     def count_games(self, run: str, kind: str = "selfplay") -> int:
-        """How many games are stored."""
+        """Return the number of stored games."""
         [row] = self._rows(
             "SELECT count(*) AS games FROM games WHERE run = :run AND kind = :kind",
             run=run,
@@ -286,10 +285,10 @@ class WindowGames(ConnectionPool):
 
 
 def _games(row: Row[Any], asked: tuple[AskedColumn, ...]) -> list[StoredGame]:
-    """The games of a row of ``_read_query``.
+    """Return the games of a row of ``_read_query``.
 
     Raises:
-        RecordRejectedError: what is stored of them does not fit together.
+        RecordRejectedError: their stored columns do not fit together.
     """
     if row.game_uids is None:
         return []
@@ -328,7 +327,7 @@ def _games(row: Row[Any], asked: tuple[AskedColumn, ...]) -> list[StoredGame]:
 def _policy_weights(
     row: Row[Any], children: NDArray[np.int64], columns: dict[str, NDArray[Any]]
 ) -> NDArray[np.int32]:
-    """The targets of all plies: their own where they have some, else the visit counts."""
+    """Return the targets of all plies: their own if they have any, else the visit counts."""
     is_weighted = np.frombuffer(row.is_weighted, np.bool_)
     weights = columns["visit_counts"].copy()
     own = _elements(row, "policy_weights", children[is_weighted])
@@ -341,11 +340,11 @@ def _starts(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def _elements(row: Row[Any], name: str, lengths: NDArray[np.int64]) -> NDArray[Any]:
-    """The elements of a column's arrays, sent in Postgres' binary form one after another.
+    """Return the elements of a column's arrays, sent in Postgres' binary form one after another.
 
-    Each array is a header, then for each element its length in bytes and its value. The headers are
-    checked, and so is the whole length: an array of another length than its ply's would move all
-    that follows it.
+    Each array is a header, then for each element its length in bytes and its value. The headers and
+    the whole length are checked, because an array with another length than its ply's would shift
+    everything after it.
 
     Raises:
         RecordRejectedError: an array is not flat, holds a null, or has another length.
@@ -354,7 +353,7 @@ def _elements(row: Row[Any], name: str, lengths: NDArray[np.int64]) -> NDArray[A
     size = dtype.itemsize
     words = np.frombuffer(
         getattr(row, name), f">i{size}"
-    )  # also of floats: the headers are integers
+    )  # also for floats: the headers are integers
     stride = (_LENGTH_BYTES + size) // size
     head = _HEADER_BYTES // size
     ends = np.cumsum(lengths)
@@ -362,7 +361,7 @@ def _elements(row: Row[Any], name: str, lengths: NDArray[np.int64]) -> NDArray[A
         raise RecordRejectedError(f"{name} does not fit legal_actions")
     headers = (ends - lengths) * stride + np.arange(len(lengths)) * head
     per_int = 4 // size  # words in each number of a header
-    low = headers[:, None] + np.arange(1, 6) * per_int - 1  # their lower ends
+    low = headers[:, None] + np.arange(1, 6) * per_int - 1  # lower ends
     dimensions, flags, _, entries, lower = words[low].T.astype(np.int64)
     is_plain = (dimensions == 1) & (flags == 0) & (lower == 1)
     if not (is_plain & (entries == (lengths if size == 4 else lengths.astype(np.int16)))).all():

@@ -1,4 +1,4 @@
-"""A worker's games: finished ones go in once, unfinished ones go from worker to worker.
+"""A worker's games: finished ones are stored once, unfinished ones pass from worker to worker.
 
 Games are sent as JSON whose long columns are array literals.
 """
@@ -46,7 +46,7 @@ _MOST_ENTRIES = 400_000
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """A finished game, with the adoptions it has been through."""
+    """A finished game, with the number of its adoptions."""
 
     record: GameRecord
     epoch: int = 0
@@ -54,16 +54,17 @@ class Submission:
 
 
 def encode_submissions(submissions: Sequence[Submission]) -> str:
-    """The batch as ``submit_games`` takes it.
+    """Encode a batch for ``submit_games``.
 
     Raises:
-        RecordRejectedError: a record is unfinished, or names actions that its game does not have.
+        RecordRejectedError: a record is unfinished, or contains actions that its game does not
+            have.
     """
     return json.dumps([_encode(submission) for submission in submissions])
 
 
 def encode_unfinished(records: Sequence[tuple[GameRecord, int]]) -> str:
-    """Records with their epochs as ``save_unfinished`` takes them."""
+    """Encode records with their epochs for ``save_unfinished``."""
     return json.dumps([{"epoch": epoch, "record": record.to_json()} for record, epoch in records])
 
 
@@ -93,7 +94,7 @@ def _moves(record: GameRecord) -> str:
 
 
 def _moves_played(record: GameRecord) -> str:
-    """The notation of games from elsewhere, such as chess, which may depend on the position."""
+    """Return the notation of games from outside the core, which may depend on the position."""
     state = State(record.game)
     moves: list[str] = []
     try:
@@ -110,7 +111,7 @@ def _moves_played(record: GameRecord) -> str:
 
 @cache
 def _action_names(game: str) -> dict[int, str]:
-    """The notation of each action; in the core's games it is the same in every position."""
+    """Return the notation of each action; in the core's games it never depends on the position."""
     state = State(game)
     actions = range(game_spec(game).num_actions)
     return {int(action): state.action_to_string(action) for action in np.asarray(actions)}
@@ -118,39 +119,39 @@ def _action_names(game: str) -> dict[int, str]:
 
 @dataclass(frozen=True, slots=True)
 class PositionsAhead:
-    """How far self-play is ahead of the trainer, as Postgres knows it."""
+    """How far self-play is ahead of the trainer, according to Postgres."""
 
     positions: float
-    """Positions to train on that the trainer has not trained on."""
+    """Positions for training that the trainer has not trained on."""
     age_seconds: float | None
     """Seconds since the trainer recorded its progress; None: no trainer has."""
 
 
 class WorkerGames(ConnectionPool):
-    """What workers may do; each method is one call of a function in the database."""
+    """Operations of workers; each method is one call of a function in the database."""
 
     def submit_games(
         self, run: str, worker: str, submissions: Sequence[Submission]
     ) -> list[SubmitStatus]:
         """Store finished games with their positions, each exactly once.
 
-        ``stored`` and ``duplicate`` mean that Postgres has committed the game. The others are kept
-        aside. ``adopted``: another worker has taken the game over, whose record counts.
+        ``stored`` and ``duplicate`` mean that Postgres has committed the game. Other games are set
+        aside. ``adopted``: another worker has taken over the game, and its record counts.
         ``conflict``: the uid belongs to another record. ``rejected``: the record contradicts
-        itself. Each game is answered for by itself.
+        itself. Each game has its own answer.
 
         Returns:
             An answer for each submission, in order.
 
         Raises:
             StoreUnavailableError: perhaps nothing is stored; submit the same again.
-            RecordRejectedError: a record cannot be written down at all; perhaps nothing is stored.
-                Submit the games one by one to find it.
+            RecordRejectedError: a record cannot be encoded; perhaps nothing is stored. Submit the
+                games one by one to find it.
             ConfigError: there is no such run.
         """
         if not submissions:
             return []
-        # In one order everywhere, so that two workers with the same games cannot deadlock.
+        # In the same order everywhere, so that two workers with the same games cannot deadlock.
         order = sorted(range(len(submissions)), key=lambda i: submissions[i].record.game_uid.bytes)
         ordered = [submissions[i] for i in order]
         batches = [encode_submissions(each) for each in _batches(ordered, lambda s: s.record)]
@@ -167,8 +168,7 @@ class WorkerGames(ConnectionPool):
         """Return how far self-play is ahead of the trainer.
 
         Args:
-            run: name of the run.
-            trained_share: share of the positions of a game that is trained on.
+            trained_share: share of a game's positions that is used for training.
 
         Raises:
             StoreUnavailableError: Postgres does not answer.
@@ -186,7 +186,7 @@ class WorkerGames(ConnectionPool):
         return row.threshold
 
     def submit_game(self, run: str, worker: str, submission: Submission) -> SubmitStatus:
-        """Store one finished game, as ``submit_games``.
+        """Store one finished game; see ``submit_games``.
 
         Raises:
             RecordRejectedError: it contradicts itself; the message says how.
@@ -218,7 +218,7 @@ class WorkerGames(ConnectionPool):
         """Save games in play, with their epochs, and extend their leases.
 
         ``lost``: another worker has adopted the game, or it is over. ``rejected``: the record
-        contradicts itself; it is kept aside. A worker should stop playing both.
+        contradicts itself and is set aside. A worker should stop playing both.
 
         Returns:
             An answer for each game, in order.
@@ -252,9 +252,9 @@ class WorkerGames(ConnectionPool):
     def adopt_unfinished(
         self, run: str, worker: str, limit: int, lease_seconds: float
     ) -> list[tuple[GameRecord, int]]:
-        """Take over at most ``limit`` games whose leases have run out, with their new epochs.
+        """Take over at most ``limit`` games whose leases have expired, with their new epochs.
 
-        One whose record cannot be read is put aside.
+        A game whose record cannot be read is set aside.
         """
         rows = self._rows(
             "SELECT game_uid, record::text AS record, epoch "
@@ -277,9 +277,9 @@ class WorkerGames(ConnectionPool):
     def reject_unfinished(
         self, run: str, worker: str, game_uid: UUID, epoch: int, reason: str
     ) -> bool:
-        """Put a game aside that this worker adopted and that cannot go on: it is not adopted again.
+        """Set aside an adopted game that cannot continue, so that it is not adopted again.
 
-        Its record is kept in ``games_conflict``. False: it is not this worker's any more.
+        Its record is kept in ``games_conflict``. Returns False if it is no longer this worker's.
         """
         _log.error("adoption_refused", game_uid=str(game_uid), reason=reason)
         [row] = self._rows(
@@ -295,9 +295,9 @@ class WorkerGames(ConnectionPool):
     def extend_leases(
         self, run: str, worker: str, game_uids: Sequence[UUID], lease_seconds: float
     ) -> int:
-        """Say that this worker goes on with these games; how many of them it holds leases of.
+        """Extend the leases of the games that this worker plays; return how many of them it holds.
 
-        Other leases under its name run out: the worker does not play those games.
+        Other leases under its name expire, because the worker does not play those games.
         """
         [row] = self._rows(
             "SELECT extend_leases(:run, :worker, CAST(:uids AS uuid[]), :lease_seconds) AS games",
@@ -309,7 +309,7 @@ class WorkerGames(ConnectionPool):
         return row.games
 
     def release_unfinished(self, run: str, worker: str) -> int:
-        """Let others adopt this worker's games at once; how many there were."""
+        """Let others adopt this worker's games at once; return how many there were."""
         [row] = self._rows(
             "SELECT release_unfinished(:run, :worker) AS games", run=run, worker=worker
         )
@@ -331,7 +331,7 @@ def _batches(items: Sequence[_T], record_of: Callable[[_T], GameRecord]) -> Gene
 def _read(game_uid: UUID, text: str) -> GameRecord:
     try:
         record = GameRecord.from_json(read_json(text))
-    except (ValueError, RecursionError) as error:  # the former is RecordRejectedError too
+    except (ValueError, RecursionError) as error:  # the former includes RecordRejectedError
         raise RecordRejectedError(str(error)) from error
     if record.game_uid != game_uid:
         raise RecordRejectedError(f"the record is of game {record.game_uid}")

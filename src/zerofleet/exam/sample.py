@@ -229,7 +229,6 @@ def draw_good_positions(
     """Return the positions of games in which an error is possible, shuffled.
 
     Args:
-        openings: number of openings.
         games: games from each opening.
         seed: seed of the games and of the order.
         outcomes: returns the outcome of each action after a list of actions, under perfect play.

@@ -44,7 +44,6 @@ class FolderSizes:
         """Measure a data folder.
 
         Args:
-            root: the folder.
             database_bytes: size of the run's database, which is subtracted if it is in the folder.
         """
         cluster = root / "postgres" / "cluster"

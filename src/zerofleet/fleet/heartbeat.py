@@ -141,7 +141,6 @@ class Heartbeats(RedisCaller):
 
     Args:
         redis_url: see ``open_redis``.
-        run: name of the run.
         clock: seconds that never go back.
 
     Raises:
@@ -170,7 +169,6 @@ class Heartbeats(RedisCaller):
         version, the log says so once.
 
         Args:
-            beat: the heartbeat.
             ttl: seconds until the process counts as gone.
 
         Raises:
@@ -438,7 +436,6 @@ class HeartbeatHistory:
 
     Args:
         redis_url: see ``open_redis``; for a user who may read history.
-        run: name of the run.
 
     Raises:
         ConfigError: the URL is not a Redis URL.

@@ -305,7 +305,6 @@ def smaller_network(
     do about the same number per second at each size, and 0.6 of that with 16 (bench/NOTES.md).
 
     Args:
-        network: the current network.
         observation_shape: (planes, rows, columns) of the game.
         rows_per_second: positions per second that inference could evaluate with it; above 0.
     """

@@ -179,8 +179,6 @@ def state_of(name: str, beat: Heartbeat, restarts: int, redis: RedisState) -> Se
     """Return the state of a process that has a heartbeat.
 
     Args:
-        name: name of the service.
-        beat: its last heartbeat.
         restarts: how often the process was restarted.
         redis: status of Redis when the heartbeat was read.
     """

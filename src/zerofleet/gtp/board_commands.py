@@ -324,7 +324,6 @@ def transformed(action: int, symmetry: int, size: int) -> int:
     Args:
         action: ``size * row + column``, or the pass.
         symmetry: bit 0 reverses rows, bit 1 columns, bit 2 exchanges both.
-        size: size of the board.
     """
     if action == size * size:
         return action
@@ -342,7 +341,6 @@ def raw_nn_text(prediction: PositionPrediction, symmetry: int, size: int) -> str
     Args:
         prediction: for the image of the position under the symmetry.
         symmetry: undone here.
-        size: size of the board.
     """
     value = prediction.value if prediction.to_play == 1 else -prediction.value
     priors = dict(zip(prediction.actions, prediction.priors, strict=True))

@@ -31,8 +31,6 @@ class Precision:
 
     Args:
         wanted: auto selects bf16 if the device computes in it and gains by it, else float32.
-        device: device of the network.
-        channels: channels of the network.
     """
 
     def __init__(self, wanted: Wanted, device: torch.device, channels: int) -> None:

@@ -73,7 +73,6 @@ def auxiliary_losses(
     squared error.
 
     Args:
-        heads: the network's heads.
         predicted: ``[batch, sum of widths]`` float32, from ``AuxiliaryHeads.forward``.
         policy_target: ``[batch, num_actions]`` float32.
         drawn: the other heads' targets ``[batch, drawn_width]``, from

@@ -52,7 +52,6 @@ class _Optimizer(ABC):
         """Move the weights against the gradient of ``backward``, and clear it.
 
         Args:
-            learning_rate: rate of this step.
             steps: number of steps before it.
         """
 

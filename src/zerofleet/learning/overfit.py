@@ -68,7 +68,6 @@ class OverfitWatch:
             held_out: on validation games, by the same network.
             held_out_positions: positions that the second was drawn from.
             received: positions received since the run began.
-            window_positions: positions in the window.
 
         Returns:
             The change caused by this measurement, if any.

@@ -237,7 +237,6 @@ class Window:
         """Draw positions for training, under random symmetries if the run file says so.
 
         Args:
-            batch_size: number of positions.
             seed: equal windows and seeds give equal batches.
         """
         return draw(self.trained, batch_size, seed, symmetry=self._settings.augment)

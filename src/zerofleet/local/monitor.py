@@ -35,7 +35,6 @@ class Monitor:
     """Reads the state of one run; its calls block, so an event loop makes them in a thread.
 
     Args:
-        run: the run.
         database_url: Postgres, with at least the console's rights.
         redis_url: Redis with the heartbeats.
         folder: data folder of the run, if it is on this machine.

@@ -92,7 +92,6 @@ def bootstrap(port: int, passwords: Mapping[str, str], log: Path) -> None:
 
     Args:
         port: port of the server on 127.0.0.1.
-        passwords: password of each user.
         log: log of the server, for errors.
 
     Raises:

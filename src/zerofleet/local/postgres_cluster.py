@@ -169,7 +169,6 @@ class Cluster:
     """A cluster that exists or can be made.
 
     Args:
-        folder: the data folder.
         shared: a folder for files that the server's user cannot reach in the data folder.
     """
 
@@ -251,9 +250,7 @@ class Cluster:
         """Run ``initdb``, then rename: the cluster exists as a whole or not at all.
 
         Args:
-            programs: programs of Postgres.
             account: user that will run it.
-            password: the superuser's password.
             log: log for ``initdb``.
             synced: wait until it is on disk.
 

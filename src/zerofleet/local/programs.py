@@ -56,7 +56,6 @@ def chosen_page_address(folder: DataFolder, port: int | None, say: Callable[[str
     """Choose the address of a run's page: the given port, the folder's own, or from 8080 on.
 
     Args:
-        folder: data folder of the run.
         port: value of --dashboard-port.
         say: called if the folder's own port is in use and the page uses another one this time.
 
@@ -86,8 +85,6 @@ def keep_page_port(folder: DataFolder, address: str, port: int | None) -> None:
     """Save the port of the page for later starts, unless it replaces one that was in use.
 
     Args:
-        folder: data folder of the run.
-        address: address of the page.
         port: value of --dashboard-port.
     """
     if port is not None or folder.page_port() is None:
@@ -109,7 +106,6 @@ def chosen_metrics_ports(
 
     Args:
         base: value of --metrics-port; None takes free ports.
-        workers: number of self-play processes.
         page: whether there is a dashboard.
         others: ports that this run uses for something else, by use.
 

@@ -168,7 +168,6 @@ class Start:
 
     Args:
         root: the data folder, which need not exist.
-        run: the run.
         run_file: the file that the run was read from.
 
     Raises:

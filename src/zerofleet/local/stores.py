@@ -111,7 +111,6 @@ def has_own_postgres(folder: DataFolder, database_url: str | None = None) -> boo
     """Return whether a run uses the embedded database of its data folder.
 
     Args:
-        folder: data folder of the run.
         database_url: an outside Postgres that was given for this start.
 
     Raises:
@@ -290,7 +289,6 @@ def joined(
     embedded database of an older zerofleet is updated first.
 
     Args:
-        folder: data folder of the run.
         command: name of the command, which other commands show.
         choose_page: returns the address of the page that the command will serve; called only if the
             stores are started here.
@@ -324,7 +322,6 @@ def update_database(folder: DataFolder, owner_url: str) -> None:
     """Bring an embedded database of an older zerofleet to this version's tables and views.
 
     Args:
-        folder: data folder of the run.
         owner_url: the database, with the owner's rights.
 
     Raises:

@@ -61,8 +61,6 @@ def anchor_player(
     """Return an anchor that can play here.
 
     Args:
-        name: name of the anchor.
-        game: game name.
         num_simulations: simulations of the anchor ``search``. Its other settings are the defaults,
             whatever the run's are: with equal priors, a Gumbel root would search only its first 16
             actions.
@@ -142,7 +140,6 @@ class GtpPlayer(ActionPlayer):
     of a move that they allow.
 
     Args:
-        game: game name.
         command: the program and its arguments.
         setup: commands that begin a game.
         programs: ends all processes together.

@@ -123,9 +123,6 @@ class MatchGamesInPlay:
         """Return all actions so far of some games, starting with the match that began last.
 
         A game keeps its place for as long as the games before it are in play.
-
-        Args:
-            most: most games.
         """
         found: list[tuple[int, ...]] = []
         for play in reversed(self._plays):
@@ -161,7 +158,6 @@ async def play_match(
     same time.
 
     Args:
-        game: game name.
         openings: all openings of the match.
         players: at colour 0 the first of them moves first.
         queue: decides when each pair begins.
@@ -345,9 +341,7 @@ def match_record(
     and its table contains only its own action, unvisited.
 
     Args:
-        name: game name.
         uid: UID of the record.
-        game: the finished game.
         versions: models of the first and the second player; 0: it has none.
         started_at: when it began.
     """
@@ -378,9 +372,7 @@ def draw_openings(game: str, plies: int, count: int, seed: int) -> list[list[int
     with fewer positions than ``count`` gets fewer openings.
 
     Args:
-        game: game name.
         plies: length of each opening.
-        count: number of openings.
         seed: the same arguments give the same openings on any machine.
 
     Raises:

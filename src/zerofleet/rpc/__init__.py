@@ -1,5 +1,5 @@
 """The wire: the Open Inference Protocol for tensors, ``zerofleet.v1.Player`` for positions.
 
-Messages stay inside this package; what comes out are arrays and frozen dataclasses. Import from the
-submodules: a probe and a client for people need little of all this.
+Messages stay inside this package; its interface uses arrays and frozen dataclasses. Import from the
+submodules, because a probe or a client needs only few of them.
 """

@@ -1,7 +1,7 @@
-"""Who may call, how much, and until when: limits, tokens and deadlines of every call.
+"""Access to a server: limits, tokens and deadlines of every call.
 
-A call is checked once, when it begins, before any message of it is read. ``ErrorInterceptor`` comes
-first and turns errors, refusals included, into status codes.
+A call is checked once, when it begins, before any of its messages is read. ``ErrorInterceptor``
+comes first and turns errors, refusals included, into status codes.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ from zerofleet.secrets.tokens import Role, Token, find_token
 _MAX_CALLS = 16_384
 _log = structlog.get_logger()
 
-_aio: Any = grpc.aio  # whose types leave EOF out
+_aio: Any = grpc.aio  # grpc's types omit EOF
 
 Context = grpc.aio.ServicerContext[Any, Any]
 CallScope = Callable[[Context], AbstractAsyncContextManager[None]]
-"""Entered when a call begins, before anything that it sends is read; left after its handler."""
+"""Entered when a call begins, before any of its messages is read; left after its handler."""
 _SECONDS_BETWEEN_COMPLAINTS = 1.0
 _HEALTH = "/grpc.health.v1.Health/"
 
@@ -70,41 +70,52 @@ _MAY_CALL: Mapping[str, frozenset[Role]] = MappingProxyType(
     | {f"/{INFERENCE}/ModelStreamInfer": frozenset[Role]({"worker"})}
     | {f"/{PLAYER}/{name}": frozenset[Role]({"client"}) for name in _PLAYER}
 )
-"""Methods that not only ``admin`` may call. Whatever is not listed (statistics, the index of
-models, reflection, what is added later) is for ``admin`` alone, and health is for every caller."""
+"""Methods allowed for roles other than ``admin``.
+
+Methods that are not listed (statistics, the index of models, reflection, later additions) are for
+``admin`` only; health is for every caller.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
     """The limits of a server; a call beyond one is refused with RESOURCE_EXHAUSTED.
 
-    Unread answers refuse no call: the streams that have some are not read from.
+    Unread answers refuse no call: their streams are not read from.
     """
 
     calls: int = _MAX_CALLS
     """Calls open at once over all callers, streams included."""
     calls_of_one: int = _MAX_CALLS * 3 // 4
-    """Most open calls of one caller: one token, else certificate, else address. One token often
-    belongs to a whole fleet, with a stream for each worker; the rest is left for others."""
+    """Most open calls of one caller: one token, else certificate, else address.
+
+    One token often belongs to a whole fleet, with a stream for each worker; the rest is left for
+    others.
+    """
     calls_of_connection: int = 1024
-    """Calls open at once on one connection. Beyond, HTTP/2 itself refuses: a client waits, or sees
-    UNAVAILABLE, which ours try again."""
+    """Calls open at once on one connection.
+
+    Beyond this, HTTP/2 itself refuses: a client waits, or gets UNAVAILABLE, which our clients
+    retry.
+    """
     unsent_bytes: int = 128 << 20
-    """Bytes of answers, over all streams, that clients have not read yet. Beyond this limit a
-    stream is read only when all its requests are answered and sent, so each stream may add one
-    more answer."""
+    """Bytes of answers, over all streams, that clients have not read yet.
+
+    Beyond this limit a stream is read only when all its requests are answered and sent, so each
+    stream may add one more answer.
+    """
     metadata_bytes: int = 16 * 1024
     """Most bytes of all metadata of one call."""
     call_seconds: float = 60.0
-    """The deadline of a unary call that comes without one. Streams end with their connection."""
+    """Deadline of a unary call that sets none, in seconds. Streams end with their connection."""
 
 
 def wrap_handler(handler: Any, scope: CallScope) -> Any:  # noqa: ANN401 - of either of gRPC's types
-    """A method's handler, each of whose calls runs inside a scope.
+    """Return a method's handler that runs each call inside a scope.
 
-    gRPC reads a single request before it calls a handler, and waits for it forever. So every
-    method becomes one whose requests are a stream, which is the same on the wire, and a single
-    request is read inside.
+    gRPC reads a single request before it calls a handler, and waits for it forever. So every method
+    becomes one with a stream of requests, which is the same on the wire, and a single request is
+    read inside.
     """
     behavior: Any = (
         handler.stream_stream or handler.unary_stream or handler.stream_unary or handler.unary_unary
@@ -148,8 +159,8 @@ async def _one_request(requests: Any, context: Context) -> Any:  # noqa: ANN401
 class ErrorInterceptor(grpc.aio.ServerInterceptor):
     """Turns the exceptions of a call into its status code; the first of all interceptors.
 
-    In ``ModelStreamInfer`` these are refusals of the whole call: an error that belongs to one of
-    its requests is answered there.
+    In ``ModelStreamInfer`` these are refusals of the whole call; an error in one of its requests is
+    answered in the stream.
     """
 
     async def intercept_service(
@@ -185,7 +196,7 @@ def _check_access(tokens: Iterable[Token], method: str, authorization: Sequence[
     """Return the token of a call that is allowed.
 
     Args:
-        tokens: the accepted ones.
+        tokens: the accepted tokens.
         method: its path, such as ``/zerofleet.v1.Player/Play``.
         authorization: the values of the metadata of that name.
 
@@ -207,7 +218,7 @@ def _check_access(tokens: Iterable[Token], method: str, authorization: Sequence[
 
 
 class _Room:
-    """Counts the open calls of each caller and refuses those beyond ``most``."""
+    """Counts the open calls of each caller, and refuses further ones at ``most``."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -215,7 +226,7 @@ class _Room:
 
     @contextlib.contextmanager
     def taken(self, caller: str) -> Generator[None]:
-        """A call of this caller, while it is open.
+        """Count a call of this caller while it is open.
 
         Raises:
             OverloadedError: the caller has too many.
@@ -229,17 +240,16 @@ class _Room:
         finally:
             self._open[caller] -= 1
             if not self._open[caller]:
-                del self._open[caller]  # or addresses would pile up
+                del self._open[caller]  # otherwise addresses would accumulate
 
 
 class AuthenticationInterceptor(grpc.aio.ServerInterceptor):
-    """Lets in the callers that may call; stands inside ``ErrorInterceptor``, which words refusals.
+    """Admits callers with the right to call; inside ``ErrorInterceptor``, which words refusals.
 
     Health needs no token, but its calls count against the caller's limit.
 
     Args:
-        limits: the server's limits.
-        tokens: returns the tokens accepted at this moment; None: no token is required.
+        tokens: returns the currently accepted tokens; None: no token is required.
     """
 
     def __init__(self, limits: Limits, tokens: Callable[[], Sequence[Token]] | None = None) -> None:
@@ -247,14 +257,14 @@ class AuthenticationInterceptor(grpc.aio.ServerInterceptor):
         self._tokens = tokens
         self._room = _Room(limits.calls_of_one)
         self._next_complaint = 0.0
-        self._untold = 0
+        self._refusals_unlogged = 0
 
     async def intercept_service(
         self,
         continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Any]],
         handler_call_details: grpc.HandlerCallDetails,
     ) -> Any:  # noqa: ANN401 - of either of gRPC's types
-        """Stand before the handler of one call."""
+        """Wrap the handler of one call."""
         handler = await continuation(handler_call_details)
         if handler is None:
             return None
@@ -286,18 +296,23 @@ class AuthenticationInterceptor(grpc.aio.ServerInterceptor):
             raise
 
     def _complain(self, error: ZerofleetError, context: Context) -> None:
-        """Log who was refused; not each time, because a caller may try without end."""
+        """Log a refused caller, but not each time, because a caller may retry endlessly."""
         now = time.monotonic()
         if now < self._next_complaint:
-            self._untold += 1
+            self._refusals_unlogged += 1
             return
         self._next_complaint = now + _SECONDS_BETWEEN_COMPLAINTS
-        _log.warning("call_refused", reason=str(error), peer=_peer(context), untold=self._untold)
-        self._untold = 0
+        _log.warning(
+            "call_refused",
+            reason=str(error),
+            peer=_peer(context),
+            not_logged=self._refusals_unlogged,
+        )
+        self._refusals_unlogged = 0
 
     @contextlib.asynccontextmanager
     async def _deadline(self, context: Context) -> AsyncGenerator[None]:
-        """The server's own deadline, for a call that has none."""
+        """Apply the server's own deadline to a call without one."""
         seconds = self._limits.call_seconds
         timeout = asyncio.timeout(seconds)
         try:
@@ -313,12 +328,12 @@ class AuthenticationInterceptor(grpc.aio.ServerInterceptor):
 
 
 def _has_deadline(context: Context) -> bool:
-    """Whether the client set one."""
+    """Return whether the client set a deadline."""
     return cast("float | None", context.time_remaining()) is not None
 
 
 def _peer(context: Context) -> str:
-    """Who calls, by certificate or else by address, without the port, which is random."""
+    """Return the caller by certificate, or else by address without its random port."""
     shown: Any = context.auth_context()
     for key in ("x509_common_name", "x509_subject_alternative_name"):
         for name in shown.get(key, ()):

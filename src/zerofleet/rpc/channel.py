@@ -1,4 +1,4 @@
-"""How clients connect and call: credentials, keepalive, stubs and retries."""
+"""Client side of connections and calls: credentials, keepalive, stubs and retries."""
 
 from __future__ import annotations
 
@@ -31,14 +31,16 @@ _OPTIONS = (
     ("grpc.keepalive_time_ms", 30_000),
     ("grpc.keepalive_timeout_ms", 10_000),
     ("grpc.keepalive_permit_without_calls", 0),
-    # gRPC waits up to two minutes before it tries a lost server again, unless told otherwise.
+    # gRPC waits up to two minutes before it reconnects to a lost server, unless configured
+    # otherwise.
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 1_000),
     ("grpc.max_reconnect_backoff_ms", 2_000),
-    # Retries are this package's work, once, with a deadline over all tries.
+    # This package retries, once, with a deadline over all tries.
     ("grpc.enable_retries", 0),
     ("grpc.enable_http_proxy", 0),
-    # A name of several addresses (a headless service) is spread over, not pinned to the first.
+    # Calls to a name with several addresses (a headless service) are spread, not pinned to the
+    # first.
     ("grpc.service_config", json.dumps({"loadBalancingConfig": [{"round_robin": {}}]})),
 )
 
@@ -51,21 +53,21 @@ _Response = TypeVar("_Response", bound=Message)
 class Channel:
     """A channel whose calls carry the credentials that are on disk now; used like one of gRPC's.
 
-    gRPC fixes the certificates of a channel when it is made, and reconnects with the same. So a
-    call that finds them replaced on the disk is made over a new channel, and those after it; calls
-    that are open stay where they are. The token goes with each call as metadata, because gRPC
-    refuses credentials of calls in plaintext.
+    gRPC fixes the certificates of a channel when it is made, and reconnects with the same ones. So
+    a call that finds them replaced on disk opens a new channel, which later calls use too; open
+    calls stay on the old one. The token goes with each call as metadata, because gRPC refuses
+    credentials of calls in plaintext.
 
     Must be made, used and closed in one event loop.
 
     Args:
         address: ``host:port``, ``unix:path`` or any gRPC target.
         tls_folder: folder of the certificates; None: plaintext.
-        token_file: file whose first line is the bearer token; None: none is sent.
-        allow_plaintext: without a ``tls_folder``, let the server be on another machine.
+        token_file: file whose first line is the bearer token; None: no token is sent.
+        allow_plaintext: allow a server on another machine without a ``tls_folder``.
 
     Raises:
-        ConfigError: a file cannot be used, or it would be plaintext to another machine.
+        ConfigError: a file cannot be used, or the connection would be plaintext to another machine.
     """
 
     def __init__(
@@ -157,10 +159,10 @@ def _token(file: str | Path | None) -> Followed[str] | None:
 
 
 def read_token(path: Path) -> str:
-    """The token in a file.
+    """Return the token in a file.
 
     Raises:
-        ConfigError: it cannot be read, or is nothing that can be sent.
+        ConfigError: it cannot be read, or cannot be sent.
     """
     token = read_secret(path)
     if not token.isascii() or not token.isprintable():
@@ -172,7 +174,7 @@ def read_token(path: Path) -> str:
 
 
 async def _outlive_calls(old: grpc.aio.Channel) -> None:
-    """Close a channel when its calls have ended; gRPC's own grace does not see streams."""
+    """Close a channel when its calls have ended; gRPC's own grace period ignores streams."""
     try:
         await asyncio.sleep(_OLD_CHANNEL_SECONDS)
     finally:
@@ -186,7 +188,7 @@ def unary(
     request: type[_Request],
     response: type[_Response],
 ) -> grpc.aio.UnaryUnaryMultiCallable[_Request, _Response]:
-    """The callable of a unary method."""
+    """Return the callable of a unary method."""
     return channel.unary_unary(
         f"/{service_name}/{method}", request.SerializeToString, response.FromString
     )
@@ -199,7 +201,7 @@ def server_stream(
     request: type[_Request],
     response: type[_Response],
 ) -> grpc.aio.UnaryStreamMultiCallable[_Request, _Response]:
-    """The callable of a method that answers a stream."""
+    """Return the callable of a method with a stream of responses."""
     return channel.unary_stream(
         f"/{service_name}/{method}", request.SerializeToString, response.FromString
     )
@@ -212,7 +214,7 @@ def both_streams(
     request: type[_Request],
     response: type[_Response],
 ) -> grpc.aio.StreamStreamMultiCallable[_Request, _Response]:
-    """The callable of a method that takes and answers a stream."""
+    """Return the callable of a method with streams of requests and responses."""
     return channel.stream_stream(
         f"/{service_name}/{method}", request.SerializeToString, response.FromString
     )
@@ -226,15 +228,15 @@ def call_backoff() -> Backoff:
 async def retrying(
     address: str, seconds: float, call: Callable[[float], Awaitable[_Response]]
 ) -> _Response:
-    """Call until something other than UNAVAILABLE comes back, or the time is over.
+    """Call until a result other than UNAVAILABLE comes back, or the time is over.
 
     Args:
         address: named in errors.
         seconds: time for all tries together.
-        call: makes one try within the seconds that are left.
+        call: makes one try within the remaining seconds.
 
     Raises:
-        ZerofleetError: as the table of status codes says.
+        ZerofleetError: according to the table of status codes.
     """
     deadline = time.monotonic() + seconds
     backoff = call_backoff()
@@ -243,7 +245,7 @@ async def retrying(
         try:
             return await call(max(0.001, deadline - time.monotonic()))
         except grpc.aio.AioRpcError as error:
-            # That the time is over says less than why the try before failed.
+            # The reason why the last try failed is more useful than the expired deadline.
             if failure is None or error.code() is not grpc.StatusCode.DEADLINE_EXCEEDED:
                 failure = rpc_error(address, error)
             pause = backoff.delay()
@@ -254,7 +256,7 @@ async def retrying(
 
 
 def rpc_error(address: str, error: grpc.aio.AioRpcError) -> ZerofleetError:
-    """The error that the caller of a failed call gets."""
+    """Return the error for the caller of a failed call."""
     known = error_of(error.code(), error.details() or "")
     if isinstance(known, (InferenceUnavailableError, AccessDeniedError)):
         return type(known)(f"inference at {address}: {known}")

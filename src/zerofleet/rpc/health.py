@@ -1,6 +1,6 @@
-"""Health on a port of its own, for probes that have neither certificate nor token.
+"""Health on a separate port, for probes that have neither certificate nor token.
 
-It is answered by threads, not by the service's own loop: so it can say that the loop is stuck.
+Threads answer it, not the service's event loop, so that it can report a stuck loop.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ from zerofleet.rpc.server import CONNECTION_OPTIONS, check_free
 from zerofleet.rpc.tls import listen_for_probes
 
 LIVE = "live"
-"""The name under which every service says only whether its loop runs."""
+"""Name under which every service reports only whether its loop runs."""
 
 _STUCK_SECONDS = 60.0
 _TICK_SECONDS = 1.0
 _THREADS = 2
 _MAX_CALLS = 16  # a probe is one short call; more than these wait
-_MAX_CONNECTIONS = 64  # gRPC closes those beyond
+_MAX_CONNECTIONS = 64  # gRPC closes connections beyond this
 
 
 class HealthServer:
-    """Answers ``grpc.health.v1`` and nothing else while it is entered, in plaintext.
+    """Answers only ``grpc.health.v1``, for the time of the block, in plaintext.
 
-    The name ``live`` is SERVING while the service ticks; the others while it also says that it is
-    ready. A liveness probe asks for ``live``, a readiness probe for any of the others.
+    The name ``live`` is SERVING while the service ticks; the others while it also reports ready. A
+    liveness probe asks for ``live``, a readiness probe for any other name.
 
     Args:
         address: ``host:port``; None: nothing is served.
-        ready: whether the service can do its work; by default always.
-        names: further names to answer to, besides the empty one.
-        stuck_seconds: without a tick for so long, the service is taken for stuck.
+        ready: returns whether the service can do its work; by default always.
+        names: further names to answer to, in addition to the empty one.
+        stuck_seconds: after this long without a tick, the service counts as stuck.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class HealthServer:
         self._last_tick = time.monotonic()
         self._server: grpc.Server | None = None
         self.port = 0
-        """The port that is bound, once entered."""
+        """The bound port, once entered."""
 
     def __enter__(self) -> Self:
         self.tick()
@@ -70,11 +70,11 @@ class HealthServer:
             self._server = None
 
     def tick(self) -> None:
-        """Say that the loop runs."""
+        """Record that the loop runs."""
         self._last_tick = time.monotonic()
 
     async def keep_ticking(self) -> None:
-        """Tick for as long as the event loop comes round; for a service's ``first_of``."""
+        """Tick while the event loop runs; for a service's ``first_of``."""
         while True:
             self.tick()
             await asyncio.sleep(_TICK_SECONDS)

@@ -28,21 +28,21 @@ _Context = grpc.aio.ServicerContext[Any, Any]
 _Answer = tuple[pb.ModelStreamInferResponse, int, int]  # with the rows and bytes that it holds
 
 # Stop reading a stream while it has this many requests, full batches of rows, or bytes outstanding.
-# Answers that the client does not take stay here.
+# Answers that the client does not read count too.
 _MAX_IN_FLIGHT = 256
 _MAX_FULL_BATCHES = 8
 _MAX_UNSENT_BYTES = 8 << 20
-# An answer of one row holds 3.1 kB, of which ByteSize knows a tenth; measured.
+# An answer of one row takes 3.1 kB, of which ByteSize reports a tenth; measured.
 _ANSWER_BYTES = 3072
 
-PLATFORM = "onnxruntime_onnx"  # as Triton has it
-# Extensions of Triton that this server has in full; model_repository is not one: only its index.
+PLATFORM = "onnxruntime_onnx"  # Triton's name for it
+# Extensions of Triton that this server has in full; only the index of model_repository is here.
 EXTENSIONS = ("model_configuration", "statistics")
 
 
 @dataclass(frozen=True, slots=True)
 class Duration:
-    """How often something happened, and the nanoseconds of all times together."""
+    """Count of an event, and the nanoseconds of all its occurrences together."""
 
     count: int = 0
     ns: int = 0
@@ -63,7 +63,7 @@ class ModelCounters:
     """Counters of one model since it was loaded.
 
     ``success``, ``queue`` and the three ``compute_*`` have equal counts (answered requests), as
-    measuring clients demand.
+    measuring clients require.
     """
 
     version: int
@@ -97,7 +97,7 @@ class InferenceBackend(Protocol):
         ...
 
     def runs(self) -> Sequence[str]:
-        """The runs whose models are served here."""
+        """Return the runs whose models are served here."""
         ...
 
     @property
@@ -121,14 +121,14 @@ class InferenceBackend(Protocol):
         deadline: float | None,
         precision: str | None = None,
     ) -> asyncio.Future[Prediction]:
-        """Queue a batch. Cancelling the future takes it back.
+        """Queue a batch. Cancelling the future removes it from the queue.
 
         Args:
             run: a run that ``shape`` knows.
             version: None for the best.
             observations: ``[rows, observation_bytes]`` uint8, checked.
             deadline: by ``time.monotonic()``; rows still waiting then are dropped.
-            precision: the variant that has to answer; None: whichever this server takes.
+            precision: the variant that must answer; None: this server's choice.
 
         Raises:
             ZerofleetError: at once or from the future.
@@ -136,11 +136,11 @@ class InferenceBackend(Protocol):
         ...
 
     async def model_ready(self, run: str, version: int | None) -> bool:
-        """Whether the version answers, loading it first if need be."""
+        """Return whether the version answers; load it first if necessary."""
         ...
 
     async def check(self, run: str, version: int | None) -> None:
-        """Find out whether the version exists.
+        """Check that the version exists.
 
         Raises:
             ModelNotFoundError: it does not.
@@ -148,25 +148,25 @@ class InferenceBackend(Protocol):
         ...
 
     def loaded_versions(self, run: str) -> list[int]:
-        """Versions in memory, ascending."""
+        """Return the versions in memory, ascending."""
         ...
 
     def parameters(self, run: str, version: int | None) -> Mapping[str, str]:
-        """Return how a version is run, for clients: its provider, its precision."""
+        """Return how a version runs, for clients: its provider and its precision."""
         ...
 
     def counters(self, run: str) -> list[ModelCounters]:
-        """Counters of the versions in memory."""
+        """Return the counters of the versions in memory."""
         ...
 
     async def index(self) -> list[ModelState]:
-        """Every known version."""
+        """Return every known version."""
         ...
 
 
 @dataclass(slots=True)
 class UnsentBytes:
-    """Bytes of answers that clients have not taken yet, over all streams of a server."""
+    """Bytes of answers that clients have not read yet, over all streams of a server."""
 
     most: int
     total: int = 0
@@ -175,9 +175,9 @@ class UnsentBytes:
 class AnswerStream:
     """Answers the requests of one ``ModelStreamInfer`` call until the client or server ends it.
 
-    One reader takes requests, one writer sends answers as batches finish (gRPC forbids two writes
-    at once), and no task is made for a request. A client that does not read its answers is not
-    read from.
+    One reader takes requests, and one writer sends answers as batches finish, because gRPC forbids
+    two writes at once. No task is made for a request. While a client does not read its answers, its
+    requests are not read.
 
     Args:
         unsent: shared by all streams of the server.
@@ -199,7 +199,7 @@ class AnswerStream:
         self._drained = asyncio.Event()
 
     def drain(self) -> None:
-        """Read no more; end the stream when what was read is answered."""
+        """Stop reading; end the stream when everything that was read is answered."""
         self._drained.set()
 
     async def run(self, draining: bool) -> None:
@@ -212,7 +212,7 @@ class AnswerStream:
         try:
             await asyncio.wait({reader, writer, drained}, return_when=asyncio.FIRST_COMPLETED)
             ended = reader.done()
-            reader.cancel()  # or a client that never pauses would be answered forever
+            reader.cancel()  # otherwise a client that never pauses would be answered forever
             if not writer.done():
                 await self._finish(writer)
             _check_sent(writer)
@@ -235,7 +235,7 @@ class AnswerStream:
         """Wait for the answers to everything that was read, then for the writer to send them."""
         while self._pending:
             await asyncio.wait(self._pending)
-            await asyncio.sleep(0)  # the futures' callbacks run after those who wait are woken
+            await asyncio.sleep(0)  # the futures' callbacks run after their waiters wake
         self._answers.put_nowait(None)
         await asyncio.wait({writer})
 
@@ -254,14 +254,14 @@ class AnswerStream:
                 return
             try:
                 self._submit(request)
-            except Exception as error:  # the next request may well be a good one
+            except Exception as error:  # the next request may be valid
                 self._put(_failure(request.id, error), 0)
 
     def _is_full(self) -> bool:
-        """Whether the client has to take answers before more is read from it.
+        """Return whether the client must read answers before more is read from it.
 
-        When the server-wide limit is reached, each stream may have one request in flight: a client
-        that reads goes on, and one that does not adds at most one answer.
+        When the server-wide limit is reached, each stream may have one request in flight. A client
+        that reads continues, and one that does not adds at most one answer.
         """
         return (
             self._rows >= self._most_rows
@@ -299,7 +299,7 @@ class AnswerStream:
         future.add_done_callback(answer)
 
     def _put(self, answer: pb.ModelStreamInferResponse, rows: int) -> None:
-        if self._ended:  # the answer was done in the same moment
+        if self._ended:  # the answer was done at the same moment
             return
         size = answer.ByteSize() + _ANSWER_BYTES
         self._unsent_bytes += size
@@ -318,9 +318,9 @@ class AnswerStream:
 
 
 def _check_sent(writer: asyncio.Task[None]) -> None:
-    """Raise what has ended a writer.
+    """Raise the error that ended a writer.
 
-    A client that is gone is no error: such a call is cancelled, as gRPC does a moment later.
+    A client that is gone is not an error: such a call is cancelled, as gRPC does a moment later.
     """
     try:
         writer.result()
@@ -362,7 +362,7 @@ class InferenceServicer:
         self._draining = False
 
     def drain(self) -> None:
-        """Take no more from open streams: answer what has come, then end them."""
+        """Stop reading open streams: answer the ones read, then end the streams."""
         self._draining = True
         for stream in self._streams:
             stream.drain()
@@ -370,19 +370,19 @@ class InferenceServicer:
     async def ServerLive(  # noqa: N802
         self, request: pb.ServerLiveRequest, context: _Context
     ) -> pb.ServerLiveResponse:
-        """A process that answers is alive."""
+        """Report alive: a process that answers is."""
         return pb.ServerLiveResponse(live=True)
 
     async def ServerReady(  # noqa: N802
         self, request: pb.ServerReadyRequest, context: _Context
     ) -> pb.ServerReadyResponse:
-        """Ready once the best model is loaded, until shutdown begins."""
+        """Report ready once the best model is loaded, until shutdown begins."""
         return pb.ServerReadyResponse(ready=self._backend.ready() and not self._draining)
 
     async def ModelReady(  # noqa: N802
         self, request: pb.ModelReadyRequest, context: _Context
     ) -> pb.ModelReadyResponse:
-        """A version that is not loaded yet is loaded to find out; an unknown one is not ready."""
+        """Load a version if necessary, and report whether it is ready; an unknown one is not."""
         try:
             self._backend.shape(request.name)
             version = codec.parse_version(request.name, request.version)
@@ -394,7 +394,7 @@ class InferenceServicer:
     async def ServerMetadata(  # noqa: N802
         self, request: pb.ServerMetadataRequest, context: _Context
     ) -> pb.ServerMetadataResponse:
-        """Name, version, extensions, and what the models run on, as one more extension."""
+        """Return name, version, extensions, and the execution provider as one more extension."""
         return pb.ServerMetadataResponse(
             name="zerofleet",
             version=zerofleet.__version__,
@@ -404,7 +404,7 @@ class InferenceServicer:
     async def ModelMetadata(  # noqa: N802
         self, request: pb.ModelMetadataRequest, context: _Context
     ) -> pb.ModelMetadataResponse:
-        """Tensors with their batch dimension (-1)."""
+        """Return the tensors with their batch dimension (-1)."""
         shape = self._backend.shape(request.name)
         await self._backend.check(request.name, codec.parse_version(request.name, request.version))
         tensor = pb.ModelMetadataResponse.TensorMetadata
@@ -426,7 +426,7 @@ class InferenceServicer:
     async def ModelConfig(  # noqa: N802
         self, request: pb.ModelConfigRequest, context: _Context
     ) -> pb.ModelConfigResponse:
-        """Tensors without their batch dimension, the batcher's limits, provider and precision."""
+        """Return tensors without batch dimension, the batcher's limits, provider and precision."""
         shape = self._backend.shape(request.name)
         version = codec.parse_version(request.name, request.version)
         await self._backend.check(request.name, version)
@@ -445,7 +445,7 @@ class InferenceServicer:
         config.output.add(
             name=codec.POLICY_LOGITS, data_type=pb.TYPE_FP16, dims=[shape.num_actions]
         )
-        # One number for each row: dims may not be empty, the reshape says that the shape is.
+        # One number for each row: dims may not be empty, and the reshape says that the shape is.
         value = config.output.add(name=codec.VALUE, data_type=pb.TYPE_FP32, dims=[1])
         value.reshape.SetInParent()
         for name, text in self._backend.parameters(request.name, version).items():
@@ -455,7 +455,7 @@ class InferenceServicer:
     async def ModelStatistics(  # noqa: N802
         self, request: pb.ModelStatisticsRequest, context: _Context
     ) -> pb.ModelStatisticsResponse:
-        """Counters of the versions in memory: of every run, of one, or of one version."""
+        """Return counters of the versions in memory: of every run, of one, or of one version."""
         version = codec.parse_version(request.name, request.version)
         if request.name:
             self._backend.shape(request.name)
@@ -472,7 +472,7 @@ class InferenceServicer:
     async def RepositoryIndex(  # noqa: N802
         self, request: pb.RepositoryIndexRequest, context: _Context
     ) -> pb.RepositoryIndexResponse:
-        """Known versions with their state."""
+        """Return the known versions with their state."""
         response = pb.RepositoryIndexResponse()
         for model in await self._backend.index():
             if model.ready or not request.ready:
@@ -487,7 +487,7 @@ class InferenceServicer:
     async def ModelInfer(  # noqa: N802
         self, request: pb.ModelInferRequest, context: _Context
     ) -> pb.ModelInferResponse:
-        """One batch."""
+        """Predict one batch."""
         outputs = codec.requested_outputs(request)
         observations = codec.decode_request(request, self._backend.shape(request.model_name))
         prediction = await self._backend.submit(
@@ -502,7 +502,7 @@ class InferenceServicer:
     async def ModelStreamInfer(  # noqa: N802
         self, requests: AsyncIterator[pb.ModelInferRequest], context: _Context
     ) -> None:
-        """Many batches, answered as they are done."""
+        """Predict many batches, and answer each as it finishes."""
         stream = AnswerStream(self._backend, context, self._unsent)
         self._streams.add(stream)
         try:
@@ -512,7 +512,7 @@ class InferenceServicer:
 
 
 def _call_deadline(remaining: float | None) -> float | None:
-    """Return the deadline of a call, by ``time.monotonic()``; None where the client set none."""
+    """Return the deadline of a call, by ``time.monotonic()``; None if the client set none."""
     return None if remaining is None else time.monotonic() + remaining
 
 

@@ -1,4 +1,4 @@
-"""Names of the services, their handlers, and the table of status codes: shared by both ends."""
+"""Names of the services, their handlers, and the table of status codes, for both ends."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ INFERENCE = "inference.GRPCInferenceService"
 PLAYER = "zerofleet.v1.Player"
 SCALER = "externalscaler.ExternalScaler"
 
-# The first row whose class fits an error gives its code; the first whose code fits gives the
+# The first row whose class fits an error gives its code; the first row whose code fits gives the
 # class that a client raises. So the order matters where one side occurs twice.
 _TABLE: tuple[tuple[type[ZerofleetError], StatusCode], ...] = (
     (InvalidRequestError, StatusCode.INVALID_ARGUMENT),
@@ -44,19 +44,19 @@ _TABLE: tuple[tuple[type[ZerofleetError], StatusCode], ...] = (
     (ZerofleetError, StatusCode.INTERNAL),
 )
 
-# An error may repeat what a stranger sent; its words travel among the metadata, which have 8 KiB.
+# An error may repeat text from a stranger. Messages are sent in the metadata, which has 8 KiB.
 _MOST_CHARACTERS = 1_000
 
-# gRPC itself gives this code for a message over the size limit, which no waiting will cure.
+# gRPC itself returns this code for a message over the size limit, which a retry cannot fix.
 _MESSAGE_TOO_LARGE = "larger than max"
 
 
 class Malformed:
-    """Stands for bytes that are no message of the method's request."""
+    """Stands for bytes that are not a message of the method's request type."""
 
 
 def _parser(request: type[Message]) -> Callable[[bytes], Message | Malformed]:
-    """Parse without raising: gRPC would log a traceback and say that it does not know why."""
+    """Parse without raising: gRPC would log a traceback and return an unknown error."""
 
     def parse(content: bytes) -> Message | Malformed:
         try:
@@ -104,10 +104,11 @@ def message_of(error: BaseException) -> str:
 
 
 def error_of(code: StatusCode, details: str) -> ZerofleetError:
-    """The error that a client raises for a code.
+    """Return the error that a client raises for a code.
 
-    Whatever is not in the table (deadline exceeded, internal, aborted, ...) is worth another try,
-    perhaps on another server, because every request is pure: ``InferenceUnavailableError``.
+    Codes outside the table (deadline exceeded, internal, aborted, ...) become
+    ``InferenceUnavailableError``. They are worth a retry, perhaps on another server, because every
+    request is pure.
     """
     if code is StatusCode.RESOURCE_EXHAUSTED and _MESSAGE_TOO_LARGE in details:
         return InvalidRequestError(details)
@@ -118,5 +119,5 @@ def error_of(code: StatusCode, details: str) -> ZerofleetError:
 
 
 def code_from_name(name: str) -> StatusCode:
-    """The code with this name; INTERNAL for a name that is none."""
+    """Return the code with this name; INTERNAL for an unknown name."""
     return StatusCode.__members__.get(name, StatusCode.INTERNAL)

@@ -18,11 +18,11 @@ from zerofleet.errors import InvalidRequestError, OverloadedError
 from zerofleet.rpc.codec import BEST
 from zerofleet.rpc.schema import player as pb
 
-# The longest games there are take some kilobytes; of more, each byte would be a Python object.
+# The longest games take some kilobytes; beyond this, each byte would become a Python object.
 MAX_POSITION_BYTES = 1 << 20
 _Context = grpc.aio.ServicerContext[Any, Any]
 
-# A search waits for the client that reads its tables, and other searches wait for its place.
+# A search waits for its client to read tables, and other searches wait for its slot.
 _UNREAD_SECONDS = 30.0
 
 
@@ -34,14 +34,14 @@ class Sgf:
 
 
 Actions = Sequence[int] | Sequence[str] | Sgf
-"""The actions from the start of a game, as numbers, as the game writes them, or as SGF."""
+"""Actions from the start of a game, as numbers, in the game's notation, or as SGF."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlayerDescription:
-    """The game that a player plays, and its models."""
+    """The game of a player, and its models."""
 
-    game: str  # with its rules
+    game: str  # name with its rules
     num_actions: int
     observation_shape: tuple[int, int, int]  # planes, rows, columns
     run: str
@@ -53,25 +53,25 @@ class PlayerDescription:
 
 @dataclass(frozen=True, slots=True)
 class SearchOptions:
-    """How to search; the defaults are the run file's."""
+    """Options of a search; the defaults are the run file's."""
 
     num_simulations: int | None = None
-    leaves: int = 1  # of one tree at the network at once: more is faster and weaker
+    leaves: int = 1  # leaves of one tree evaluated together: more is faster and weaker
     seed: int | None = None  # None: drawn by the server
     noise: bool = False  # Dirichlet noise in the root's priors
 
 
 @dataclass(frozen=True, slots=True)
 class PositionPrediction:
-    """The network's opinion of a position."""
+    """The network's prediction for a position."""
 
     run: str
     version: int
     to_play: int
     value: float  # in [-1, 1], for the player to move
-    actions: tuple[int, ...]  # legal ones, ascending
+    actions: tuple[int, ...]  # legal actions, ascending
     action_strings: tuple[str, ...]
-    priors: tuple[float, ...]  # of ``actions``; their sum is 1
+    priors: tuple[float, ...]  # priors of ``actions``; their sum is 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ class SearchTable:
     def ranked(self) -> list[SearchChild]:
         """The children, best first: the action to play, then by visits and prior.
 
-        The action to play is the most visited one, unless the search has proven another better.
+        The action to play is the most visited one, unless the search has proven another one better.
         """
         return sorted(
             self.children,
@@ -126,21 +126,21 @@ class PlayedAction:
 
 
 class PlayerBackend(Protocol):
-    """Answers questions about positions.
+    """Answers requests about positions.
 
     All methods raise ``InvalidRequestError`` for an unknown game, an illegal action (named, with
-    its ply), a finished game, or options without sense, and ``ModelNotFoundError``. An empty
-    ``game`` or ``run`` is the server's.
+    its ply), a finished game, or invalid options, and ``ModelNotFoundError``. An empty ``game`` or
+    ``run`` means the server's.
     """
 
     async def describe(self) -> PlayerDescription:
-        """The game, and the models there are."""
+        """Return the game, and the available models."""
         ...
 
     async def predict(
         self, game: str, actions: Actions, *, run: str = "", version: str = BEST
     ) -> PositionPrediction:
-        """The network's opinion, without search."""
+        """Return the network's prediction, without search."""
         ...
 
     async def search(
@@ -152,7 +152,7 @@ class PlayerBackend(Protocol):
         version: str = BEST,
         options: SearchOptions = SearchOptions(),
     ) -> SearchTable:
-        """The table after a whole search."""
+        """Return the table after a whole search."""
         ...
 
     def analyze(
@@ -166,7 +166,7 @@ class PlayerBackend(Protocol):
         every_simulations: int = 0,
         every_seconds: float = 0.0,
     ) -> AsyncGenerator[SearchTable]:
-        """Yield the table about every so many simulations or seconds while the search runs.
+        """Yield the table about every this many simulations or seconds while the search runs.
 
         With neither, after each tenth of the simulations. The search ends when the generator is
         closed.
@@ -188,7 +188,7 @@ class PlayerBackend(Protocol):
 
 
 def encode_description(description: PlayerDescription) -> pb.DescribeResponse:
-    """A description as a message."""
+    """Encode a description."""
     return pb.DescribeResponse(
         game=description.game,
         num_actions=description.num_actions,
@@ -202,7 +202,7 @@ def encode_description(description: PlayerDescription) -> pb.DescribeResponse:
 
 
 def decode_description(response: pb.DescribeResponse) -> PlayerDescription:
-    """A message as a description."""
+    """Decode a description."""
     planes, rows, columns = response.observation_shape
     return PlayerDescription(
         game=response.game,
@@ -248,7 +248,7 @@ def encode_position(game: str, actions: Actions) -> pb.Position:
 
 
 def decode_actions(position: pb.Position) -> Actions:
-    """The actions of a position message.
+    """Return the actions of a position message.
 
     Raises:
         InvalidRequestError: more than one kind is given, or the message is too large.
@@ -271,7 +271,7 @@ def _check_size(position: pb.Position) -> None:
 
 
 def encode_options(options: SearchOptions) -> pb.SearchOptions:
-    """A message of options.
+    """Encode options.
 
     Raises:
         InvalidRequestError: a number that the message cannot hold.
@@ -288,7 +288,7 @@ def encode_options(options: SearchOptions) -> pb.SearchOptions:
 
 
 def decode_options(options: pb.SearchOptions) -> SearchOptions:
-    """Options, with 0 as unset."""
+    """Decode options, with 0 as unset."""
     return SearchOptions(
         num_simulations=options.num_simulations or None,
         leaves=options.leaves or 1,
@@ -298,7 +298,7 @@ def decode_options(options: pb.SearchOptions) -> SearchOptions:
 
 
 def encode_prediction(prediction: PositionPrediction) -> pb.PredictResponse:
-    """A prediction as a message."""
+    """Encode a prediction."""
     response = pb.PredictResponse(
         model=_model(prediction.run, prediction.version),
         to_play=prediction.to_play,
@@ -311,7 +311,7 @@ def encode_prediction(prediction: PositionPrediction) -> pb.PredictResponse:
 
 
 def decode_prediction(response: pb.PredictResponse) -> PositionPrediction:
-    """A message as a prediction."""
+    """Decode a prediction."""
     return PositionPrediction(
         run=response.model.run,
         version=int(response.model.version),
@@ -324,7 +324,7 @@ def decode_prediction(response: pb.PredictResponse) -> PositionPrediction:
 
 
 def encode_table(table: SearchTable) -> pb.SearchResponse:
-    """A search table as a message."""
+    """Encode a search table."""
     response = pb.SearchResponse(
         model=_model(table.run, table.version),
         to_play=table.to_play,
@@ -348,7 +348,7 @@ def encode_table(table: SearchTable) -> pb.SearchResponse:
 
 
 def decode_table(response: pb.SearchResponse) -> SearchTable:
-    """A message as a search table."""
+    """Decode a search table."""
     return SearchTable(
         run=response.model.run,
         version=int(response.model.version),
@@ -374,7 +374,7 @@ def decode_table(response: pb.SearchResponse) -> SearchTable:
 
 
 def encode_played(played: PlayedAction) -> pb.PlayResponse:
-    """A chosen action as a message."""
+    """Encode a chosen action."""
     return pb.PlayResponse(
         model=_model(played.run, played.version),
         action=played.action,
@@ -385,7 +385,7 @@ def encode_played(played: PlayedAction) -> pb.PlayResponse:
 
 
 def decode_played(response: pb.PlayResponse) -> PlayedAction:
-    """A message as a chosen action."""
+    """Decode a chosen action."""
     return PlayedAction(
         run=response.model.run,
         version=int(response.model.version),
@@ -407,11 +407,11 @@ class PlayerServicer:
         self._player = player
 
     async def Describe(self, request: pb.DescribeRequest, context: _Context) -> pb.DescribeResponse:  # noqa: N802
-        """The game, and the models there are."""
+        """Return the game, and the available models."""
         return encode_description(await self._player.describe())
 
     async def Predict(self, request: pb.PredictRequest, context: _Context) -> pb.PredictResponse:  # noqa: N802
-        """The network's opinion."""
+        """Return the network's prediction."""
         return encode_prediction(
             await self._player.predict(
                 request.position.game,
@@ -422,7 +422,7 @@ class PlayerServicer:
         )
 
     async def Search(self, request: pb.SearchRequest, context: _Context) -> pb.SearchResponse:  # noqa: N802
-        """A whole search."""
+        """Run a whole search."""
         return encode_table(
             await self._player.search(
                 request.position.game,
@@ -434,7 +434,7 @@ class PlayerServicer:
         )
 
     async def Analyze(self, request: pb.AnalyzeRequest, context: _Context) -> None:  # noqa: N802
-        """A search that shows its table while it runs, as long as the client reads."""
+        """Run a search and send its table in between, as long as the client reads."""
         search = request.search
         tables = self._player.analyze(
             search.position.game,
@@ -445,7 +445,7 @@ class PlayerServicer:
             every_simulations=request.every_simulations,
             every_seconds=request.every_seconds,
         )
-        # Closed here and now: a client that goes away must not leave its search behind.
+        # Closed here and now: the search must not outlive a client that disconnects.
         async with contextlib.aclosing(tables):
             async for table in tables:
                 try:
@@ -453,11 +453,11 @@ class PlayerServicer:
                         await context.write(encode_table(table))
                 except TimeoutError as error:
                     raise OverloadedError(
-                        f"no table was read for {_UNREAD_SECONDS:g} s: read, or ask for fewer"
+                        f"no table was read for {_UNREAD_SECONDS:g} s: read, or request fewer"
                     ) from error
 
     async def Play(self, request: pb.PlayRequest, context: _Context) -> pb.PlayResponse:  # noqa: N802
-        """An action."""
+        """Choose an action."""
         return encode_played(
             await self._player.play(
                 request.position.game,

@@ -1,8 +1,8 @@
 """Many predictions in flight over one long-lived ``ModelStreamInfer`` call.
 
-A stream may end at any time: its server restarts, a proxy closes it, it has lived long enough.
-Predictions are pure, so whatever is unanswered then is sent again over the next one, and the
-caller sees nothing of it until its timeout is over.
+A stream may end at any time: its server restarts, a proxy closes it, or it has reached its
+lifetime. Predictions are pure, so unanswered ones are sent again over the next stream, and the
+caller notices nothing until its timeout is over.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from zerofleet.waiting import Backoff
 
 _Call = grpc.aio.StreamStreamCall[pb.ModelInferRequest, pb.ModelStreamInferResponse]
 
-# A stream is given up after this long (with jitter), so that workers spread over new servers.
+# A stream is replaced after this long (with jitter), so that workers spread over new servers.
 _LIFETIME_SECONDS = 300.0
 
 
@@ -65,13 +65,13 @@ class PredictionStream:
         self._address = address
         self._model = model
         self.version = version
-        """Which version predicts what is asked from now on: decimal, or "best"."""
+        """Version for predictions from now on: decimal, or "best"."""
         self._precision = precision
         self._timeout = timeout
         self._lifetime = lifetime
         self._ids = itertools.count(1)
         self._questions: dict[str, _Question] = {}  # unanswered ones, oldest first
-        self._outbox: deque[str] = deque()  # ids that this stream has not sent yet
+        self._outbox: deque[str] = deque()  # IDs that this stream has not sent yet
         self._wake = asyncio.Event()
         self._call: _Call | None = None
         self._retired = False
@@ -89,7 +89,7 @@ class PredictionStream:
         trace: TracebackType | None,
     ) -> None:
         self._runner.cancel()
-        # Gathered, so that the runner's cancellation is not taken for our caller's.
+        # Gathered, so that the runner's cancellation is not mistaken for our caller's.
         await asyncio.gather(self._runner, return_exceptions=True)
 
     async def predict(self, observations: NDArray[np.uint8]) -> Prediction:
@@ -100,7 +100,7 @@ class PredictionStream:
 
         Raises:
             ModelNotFoundError: no such model or version.
-            InvalidRequestError: the array cannot be what the model takes.
+            InvalidRequestError: the array does not fit the model.
             OverloadedError: the server's queue is full; back off first.
             AccessDeniedError: the server refuses this token, or its role.
             InferenceUnavailableError: no server answered within the timeout.
@@ -135,7 +135,7 @@ class PredictionStream:
         self._wake.set()
 
     def _hang_up_if_silent(self) -> None:
-        """End a stream that has stopped answering, so that the next try is over a new one."""
+        """End a stream that has stopped answering, so that the next try uses a new one."""
         if self._call is not None and time.monotonic() - self._last_answer >= self._timeout:
             self._call.cancel()
 
@@ -154,7 +154,7 @@ class PredictionStream:
             self._give_up(InferenceUnavailableError("the stream was closed"))
 
     async def _converse(self) -> bool:
-        """Hold one stream until it ends; True when at least one answer came."""
+        """Run one stream until it ends; return whether at least one answer came."""
         lifetime = self._lifetime * random.uniform(0.8, 1.2)  # nosec B311
         self._retired = False
         retirement = asyncio.get_running_loop().call_later(lifetime, self._retire)
@@ -233,7 +233,7 @@ class PredictionStream:
         if code is not grpc.StatusCode.UNAVAILABLE:
             question.answer.set_exception(error_of(code, message))
             return
-        # The server cannot answer yet (no model is promoted, say): ask again until the timeout.
+        # The server cannot answer yet (for example, no model is promoted): retry until the timeout.
         question.last_error = message
         pause = question.backoff.delay()
         asyncio.get_running_loop().call_later(pause, self._send, response.id)
@@ -242,7 +242,7 @@ class PredictionStream:
 def stream_infer(
     channel: grpc.aio.Channel | Channel,
 ) -> grpc.aio.StreamStreamMultiCallable[pb.ModelInferRequest, pb.ModelStreamInferResponse]:
-    """The callable of ``ModelStreamInfer``, which a ``PredictionStream`` is made of."""
+    """Return the callable of ``ModelStreamInfer``, for a ``PredictionStream``."""
     return both_streams(
         channel, INFERENCE, "ModelStreamInfer", pb.ModelInferRequest, pb.ModelStreamInferResponse
     )

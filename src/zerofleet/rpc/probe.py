@@ -1,7 +1,7 @@
-"""Ask a health port: ``python -m zerofleet.rpc.probe ADDRESS [--service NAME]``.
+"""Query a health port: ``python -m zerofleet.rpc.probe ADDRESS [--service NAME]``.
 
-Exit status 0 when it answers SERVING. Container engines run this every few seconds, so it imports
-little: no messages are parsed, for the answer is two bytes.
+The exit status is 0 if it answers SERVING. Container engines run this every few seconds, so it
+imports little: no messages are parsed, because the answer is two bytes.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ import grpc
 from zerofleet.rpc.tls import probing_channel
 
 _CHECK = "/grpc.health.v1.Health/Check"
-_MOST_NAME_BYTES = 127  # whose length is one byte on the wire
+_MOST_NAME_BYTES = 127  # its length is one byte on the wire
 _SERVING = b"\x08\x01"  # field 1, status: 1
 
 
 def main() -> int:
-    """Ask once; the exit status of the process."""
+    """Query once and return the exit status of the process."""
     parser = argparse.ArgumentParser(prog="zerofleet.rpc.probe", description=__doc__)
     parser.add_argument("address", help="host:port of ZEROFLEET_HEALTH_ADDRESS")
     parser.add_argument("--service", default="", help="such as live; by default the whole server")
@@ -35,11 +35,11 @@ def main() -> int:
 
 
 def probe(address: str, service: str = "", timeout: float = 5.0) -> str:
-    """What is wrong with a service; empty when it is SERVING.
+    """Return the problem of a service; empty if it is SERVING.
 
     Args:
-        address: of its health port.
-        service: the name to ask for; empty: the whole server.
+        address: address of its health port.
+        service: name of the service; empty: the whole server.
         timeout: seconds to wait.
     """
     name = service.encode()

@@ -1,8 +1,8 @@
-"""KEDA's service ``externalscaler.ExternalScaler``, its server, and what it asks in plain values.
+"""KEDA's service ``externalscaler.ExternalScaler``: its server, and its requests in plain values.
 
-KEDA asks GetMetricSpec when it meets a ScaledObject, then at every poll GetMetrics and IsActive;
-with a trigger of type ``external-push`` it also keeps both streams open. Everything is always
-active: the fewest replicas are the ScaledObject's to say, and none is never the right number.
+KEDA calls GetMetricSpec for a new ScaledObject, then GetMetrics and IsActive at every poll. With a
+trigger of type ``external-push`` it also keeps both streams open. Everything is always active: the
+ScaledObject sets the minimum number of replicas, and zero is never right.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from zerofleet.rpc.tls import ServerCredentials
 
 _Context = grpc.aio.ServicerContext[Any, Any]
 
-_TARGET = 1  # for one replica: with metricType AverageValue the metric is the replicas
+_TARGET = 1  # for one replica: with metricType AverageValue the metric is the number of replicas
 
 
 @dataclass(frozen=True, slots=True)
 class ScaledObject:
-    """What is scaled: an object of the cluster, and the metadata of its trigger."""
+    """The scaled object of the cluster, and the metadata of its trigger."""
 
     name: str
     namespace: str
@@ -38,21 +38,21 @@ class ScaledObject:
 
 
 class Scaler(Protocol):
-    """Knows how many replicas are useful."""
+    """Returns useful numbers of replicas."""
 
     def metric(self, scaled: ScaledObject) -> str:
-        """Name of what this object is scaled by; always the same for the same object.
+        """Return the name of this object's metric; always the same for the same object.
 
         Raises:
-            InvalidRequestError: its metadata is not right; the message names the key.
+            InvalidRequestError: its metadata is wrong; the message names the key.
         """
         ...
 
     def replicas(self, scaled: ScaledObject) -> int:
-        """What that metric is now.
+        """Return the current value of that metric.
 
         Raises:
-            InvalidRequestError: its metadata is not right; the message names the key.
+            InvalidRequestError: its metadata is wrong; the message names the key.
             ZerofleetError: it is not known; KEDA then changes nothing.
         """
         ...
@@ -63,12 +63,12 @@ class ScalerServer:
 
     Args:
         address: ``host:port`` (port 0: any free one) or ``unix:path``.
-        scaler: knows the answers.
-        credentials: what to show, and which clients to accept. KEDA sends no token: to have it
-            prove itself, ask for its certificate.
+        scaler: returns the answers.
+        credentials: the server's certificate, and the accepted clients. KEDA sends no token; to
+            authenticate it, require its certificate.
 
     Raises:
-        ConfigError: on entering, when the address cannot be bound or would be plaintext for others,
+        ConfigError: on entering, if the address cannot be bound or would be plaintext for others,
             or a certificate cannot be used.
     """
 
@@ -77,7 +77,7 @@ class ScalerServer:
         self._servicer = ScalerServicer(scaler)
         self._credentials = replace(credentials, token_roles_file=None)
         self.port = 0
-        """The port that is bound, once entered (0 for a unix socket)."""
+        """The bound port, once entered (0 for a unix socket)."""
 
     async def __aenter__(self) -> Self:
         self._server = bare_server(self._credentials, Limits())
@@ -96,14 +96,14 @@ class ScalerServer:
         await self._server.stop(0)
 
     async def drain(self, grace: float) -> None:
-        """Refuse new calls, answer those that came, end the streams; at most ``grace`` seconds."""
+        """Refuse new calls, answer open ones, end the streams; at most ``grace`` seconds."""
         await self._health.enter_graceful_shutdown()
         self._servicer.drain()
         await self._server.stop(grace)
 
 
 class ScalerServicer:
-    """Methods are named as the schema names them; errors are the interceptor's work."""
+    """Methods have the schema's names; the interceptor handles errors."""
 
     def __init__(self, scaler: Scaler) -> None:
         self._scaler = scaler
@@ -116,7 +116,7 @@ class ScalerServicer:
     async def IsActive(  # noqa: N802
         self, request: pb.ScaledObjectRef, context: _Context
     ) -> pb.IsActiveResponse:
-        """Always, if the trigger is right."""
+        """Return active, if the trigger is valid."""
         del context
         self._scaler.metric(_scaled(request))
         return pb.IsActiveResponse(result=True)
@@ -124,7 +124,7 @@ class ScalerServicer:
     async def StreamIsActive(  # noqa: N802
         self, request: pb.ScaledObjectRef, context: _Context
     ) -> AsyncIterator[pb.IsActiveResponse]:
-        """Once, as it never changes; then nothing until the end."""
+        """Send active once, because it never changes; then wait for the end."""
         del context
         self._scaler.metric(_scaled(request))
         yield pb.IsActiveResponse(result=True)
@@ -133,14 +133,14 @@ class ScalerServicer:
     async def GetMetricSpec(  # noqa: N802
         self, request: pb.ScaledObjectRef, context: _Context
     ) -> pb.GetMetricSpecResponse:
-        """The one metric."""
+        """Return the one metric."""
         del context
         return self._spec(request)
 
     async def StreamMetricSpec(  # noqa: N802
         self, request: pb.ScaledObjectRef, context: _Context
     ) -> AsyncIterator[pb.GetMetricSpecResponse]:
-        """The one metric, which never changes; then nothing until the end."""
+        """Send the one metric once, because it never changes; then wait for the end."""
         del context
         yield self._spec(request)
         await self._ends.wait()
@@ -148,7 +148,7 @@ class ScalerServicer:
     async def GetMetrics(  # noqa: N802
         self, request: pb.GetMetricsRequest, context: _Context
     ) -> pb.GetMetricsResponse:
-        """Its value."""
+        """Return the value of the metric."""
         del context
         scaled = _scaled(request.scaledObjectRef)
         known = self._scaler.metric(scaled)

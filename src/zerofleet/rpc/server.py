@@ -1,4 +1,4 @@
-"""One gRPC server for both services, with health, reflection, limits and a clean end."""
+"""One gRPC server for both services, with health, reflection, limits and a clean shutdown."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from zerofleet.secrets.tokens import read_tokens
 _LOCAL = ServerCredentials()
 _LIMITS = Limits()
 
-# A connection is closed gracefully after this long (jittered by gRPC), so that clients spread again
-# over servers that came or went. What is open on it may go on; clients end their streams sooner.
+# A connection is closed gracefully after this long (jittered by gRPC), so that clients spread over
+# new servers. Its open calls may continue; clients end their streams sooner.
 _CONNECTION_SECONDS = 300
 _GRACE_SECONDS = 600
 _GREETING_SECONDS = 10
@@ -36,7 +36,7 @@ _FEWEST_CONNECTIONS = 16
 
 # gRPC's own limit, for servers whose requests are small.
 _SMALL_REQUEST_BYTES = 4 << 20
-# Of a request without its rows or its position: names, parameters, options.
+# Size of a request without its rows or its position: names, parameters, options.
 _OTHER_BYTES = 128 << 10
 
 CONNECTION_OPTIONS = (
@@ -44,18 +44,18 @@ CONNECTION_OPTIONS = (
     ("grpc.max_connection_age_grace_ms", 1000 * _GRACE_SECONDS),
     ("grpc.keepalive_time_ms", 60_000),
     ("grpc.keepalive_timeout_ms", 20_000),
-    # Who connects and says nothing holds a descriptor for so long, and who does not acknowledge our
-    # SETTINGS, whose limits bind it only then, the memory of its calls.
+    # A client that connects and sends nothing holds a descriptor for this long. One that does not
+    # acknowledge our SETTINGS, which bind it only then, holds the memory of its calls.
     ("grpc.server_handshake_timeout_ms", 1000 * _GREETING_SECONDS),
     ("grpc.http2.settings_timeout", 1000 * _GREETING_SECONDS),
 )
-"""How long clients may hold a connection, on the health port, too."""
+"""Limits on how long clients may hold a connection, also on the health port."""
 
 _OPTIONS = (
     *CONNECTION_OPTIONS,
     ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
-    # New calls wait for the loop to take them: by gRPC's own limits 1,000 of them, and for 30 s,
-    # and honest ones of a burst were cancelled.
+    # New calls wait for the loop to accept them. gRPC's own limits are 1,000 calls and 30 s, with
+    # which valid calls of a burst were cancelled.
     ("grpc.server.max_pending_requests", 16_384),
     ("grpc.server.max_pending_requests_hard_limit", 32_768),
     ("grpc.server_max_unrequested_time_in_server", 60),
@@ -71,15 +71,14 @@ class Server:
     Args:
         address: ``host:port`` (port 0: any free one) or ``unix:path``.
         inference: runs the models.
-        player: answers the player level; unset: only tensors are served.
-        reflection: tell the schema to every client that asks.
-        share_port: let other processes that say so listen there too; the kernel gives each
+        player: answers requests about positions; unset: only tensors are served.
+        reflection: send the schema to every client that requests it.
+        share_port: let other processes with this option listen there too; the kernel assigns each
             connection to one of them.
-        credentials: what to show, and which clients to accept.
-        limits: how much it takes.
+        credentials: the server's certificate, and the accepted clients.
 
     Raises:
-        ConfigError: on entering, when the address cannot be bound or would be plaintext for others,
+        ConfigError: on entering, if the address cannot be bound or would be plaintext for others,
             or a file of the credentials cannot be used.
     """
 
@@ -105,7 +104,7 @@ class Server:
         self._names: tuple[str, ...] = (INFERENCE,) if player is None else (INFERENCE, PLAYER)
         self._serving: bool | None = None
         self.port = 0
-        """The port that is bound, once entered (0 for a unix socket)."""
+        """The bound port, once entered (0 for a unix socket)."""
 
     async def __aenter__(self) -> Self:
         self._server = bare_server(
@@ -141,16 +140,16 @@ class Server:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The services, as health knows them."""
+        """Names of the services in the health service."""
         return self._names
 
     @property
     def serving(self) -> bool:
-        """What the health service says."""
+        """State of the health service."""
         return bool(self._serving)
 
     async def set_serving(self, serving: bool) -> None:
-        """Set what the health service says, for the server and for each service."""
+        """Set the state of the health service, for the server and for each service."""
         if serving == self._serving:
             return
         self._serving = serving
@@ -161,7 +160,7 @@ class Server:
             await self._health.set(name, status)
 
     async def drain(self, grace: float) -> None:
-        """Refuse new calls, answer those that came, then stop; at most ``grace`` seconds."""
+        """Refuse new calls, answer open ones, then stop; at most ``grace`` seconds."""
         self._serving = False
         await self._health.enter_graceful_shutdown()
         self._inference.drain()
@@ -169,10 +168,10 @@ class Server:
 
 
 def _request_bytes(backend: InferenceBackend) -> int:
-    """Bytes of the largest valid request.
+    """Return the bytes of the largest valid request.
 
-    A message is parsed before anything of it can be checked, and one of nothing but empty inputs
-    takes 45 times its bytes in memory.
+    A message is parsed before it can be checked, and one with only empty inputs takes 45 times its
+    size in memory.
     """
     shapes = [backend.shape(run) for run in backend.runs()]
     rows = max((shape.max_batch_rows * shape.observation_bytes for shape in shapes), default=0)
@@ -186,13 +185,12 @@ def bare_server(
     share_port: bool = False,
     request_bytes: int = _SMALL_REQUEST_BYTES,
 ) -> grpc.aio.Server:
-    """A server without services, whose calls are authenticated, limited and answered in our words.
+    """Return a server without services that authenticates and limits calls and words their errors.
 
     Args:
-        credentials: whose tokens are accepted.
-        limits: of the server.
-        share_port: with other processes.
-        request_bytes: most of one message that comes; a larger one is not read.
+        credentials: credentials with the accepted tokens.
+        share_port: share the port with other processes.
+        request_bytes: largest incoming message; a larger one is not read.
 
     Raises:
         ConfigError: the file of tokens cannot be used.
@@ -204,11 +202,11 @@ def bare_server(
         *_OPTIONS,
         ("grpc.max_receive_message_length", request_bytes),
         ("grpc.max_concurrent_streams", limits.calls_of_connection),
-        # Soft and hard: between the two gRPC would refuse calls by chance.
+        # Soft and hard limit: between the two gRPC would refuse calls at random.
         ("grpc.max_metadata_size", limits.metadata_bytes),
         ("grpc.absolute_max_metadata_size", limits.metadata_bytes),
         ("grpc.max_allowed_incoming_connections", _most_connections()),
-        # gRPC would share by itself, and a second server would get every other connection.
+        # By default gRPC would share, and a second server would get every other connection.
         ("grpc.so_reuseport", int(share_port)),
     )
     return grpc.aio.server(
@@ -219,7 +217,7 @@ def bare_server(
 
 
 def _most_connections() -> int:
-    """Connections that leave this process enough files; gRPC closes those beyond."""
+    """Return how many connections leave this process enough files; gRPC closes others."""
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if files == resource.RLIM_INFINITY:
         return (1 << 31) - 1
@@ -233,7 +231,7 @@ def bind(
     *,
     share_port: bool = False,
 ) -> int:
-    """Let a server listen, with TLS where there are certificates; the port (0: a unix socket).
+    """Let a server listen, with TLS if there are certificates; return the port (0: a unix socket).
 
     Raises:
         ConfigError: the address cannot be bound or would be plaintext for others, or a certificate
@@ -254,12 +252,12 @@ def bind(
 def check_free(
     address: str, *, shared: bool = False, setting: str = "ZEROFLEET_LISTEN_ADDRESS"
 ) -> None:
-    """Check an address before gRPC does, whose errors do not say what is wrong with it.
+    """Check an address before gRPC does, whose errors do not name the cause.
 
     Args:
-        address: ``host:port``; of others gRPC has to judge.
+        address: ``host:port``; gRPC checks other forms.
         shared: servers that share their port may have it already.
-        setting: where the address comes from, for the message.
+        setting: setting of the address, for the message.
 
     Raises:
         ConfigError: it cannot be bound.

@@ -1,7 +1,7 @@
-"""TLS: what each side shows, the certificate files, and the calls that connect and listen.
+"""TLS: the credentials of each side, the certificate files, and the calls that connect and listen.
 
 Certificates are in a folder laid out like a Kubernetes TLS secret. gRPC reports a bad certificate
-late and says little about it, so Python's own TLS checks the files first.
+late and with little detail, so Python's own TLS checks the files first.
 
 Plaintext stays on this machine (loopback, unix sockets) unless a setting allows more. The probe and
 the health port are always plaintext: they answer only SERVING or NOT_SERVING.
@@ -35,19 +35,22 @@ _Options = Sequence[tuple[str, Any]]
 
 
 class ClientCredentials(TypedDict, total=False):
-    """Keywords of every client: what it shows to servers, and which servers it trusts.
+    """Keywords of every client: its own credentials, and the servers it trusts.
 
     Files are read again when they are replaced. Without any, a client reaches servers on this
     machine, in plaintext and without a token.
     """
 
     tls_folder: str | Path | None
-    """``ca.crt`` signs the servers that are believed (absent: the public authorities);
-    ``tls.crt`` and ``tls.key`` are shown to them (absent: nothing is)."""
+    """Folder of certificates.
+
+    ``ca.crt`` signs the trusted servers (absent: the public authorities). ``tls.crt`` and
+    ``tls.key`` are the client's own (absent: none is sent).
+    """
     token_file: str | Path | None
-    """Its first line is sent as the bearer token."""
+    """File whose first line is sent as the bearer token."""
     allow_plaintext: bool
-    """Without a ``tls_folder``, reach other machines too."""
+    """Allow other machines without a ``tls_folder``."""
 
 
 def client_credentials(settings: ProcessSettings) -> ClientCredentials:
@@ -61,20 +64,21 @@ def client_credentials(settings: ProcessSettings) -> ClientCredentials:
 
 @dataclass(frozen=True, slots=True)
 class ServerCredentials:
-    """Files that a server shows to clients, and that decide which clients it accepts.
+    """Files of a server: its own credentials, and the clients it accepts.
 
     Files are read again when they are replaced. The default serves this machine in plaintext and
     requires neither certificates nor tokens.
     """
 
     tls_folder: Path | None = None
-    """``tls.crt`` and ``tls.key`` are shown; ``ca.crt`` signs the clients that are believed."""
+    """Folder with the server's ``tls.crt`` and ``tls.key``; ``ca.crt`` signs the trusted clients.
+    """
     client_certificates: Literal["required", "optional"] = "required"
     """With ``optional`` no client is asked for its certificate."""
     token_roles_file: Path | None = None
-    """The tokens that are accepted, and their roles; unset: no token is asked for."""
+    """File of the accepted tokens and their roles; unset: no token is required."""
     allow_plaintext: bool = False
-    """Without a ``tls_folder``, listen where other machines can connect."""
+    """Listen where other machines can connect, without a ``tls_folder``."""
 
     @classmethod
     def of(cls, settings: ProcessSettings) -> Self:
@@ -97,14 +101,14 @@ class Certificates:
 
 
 def followed_certificates(folder: Path, *, server: bool) -> Followed[Certificates]:
-    """The certificates of a folder, read again when they are replaced.
+    """Return the certificates of a folder, read again when they are replaced.
 
     Args:
-        folder: with ``tls.crt``, ``tls.key`` and ``ca.crt``.
-        server: all three must be there; a client can do without its own two, or without ``ca.crt``.
+        folder: folder with ``tls.crt``, ``tls.key`` and ``ca.crt``.
+        server: all three are required; a client needs only its own two, or only ``ca.crt``.
 
     Raises:
-        ConfigError: a file is missing or no good; the message says which.
+        ConfigError: a file is missing or invalid; the message says which.
     """
     paths = [folder / name for name in (_CHAIN, _KEY, _AUTHORITY)]
     return Followed(paths, lambda: _read(folder, whole=server))
@@ -113,14 +117,14 @@ def followed_certificates(folder: Path, *, server: bool) -> Followed[Certificate
 def server_credentials(
     certificates: Followed[Certificates], *, require_client: bool
 ) -> grpc.ServerCredentials:
-    """For gRPC: each handshake is made with the certificates of its moment.
+    """Return gRPC credentials that use the current certificates for each handshake.
 
-    Without ``require_client`` no client is asked for a certificate: gRPC for Python cannot ask for
-    one and do without.
+    Without ``require_client`` no client is asked for a certificate, because gRPC for Python cannot
+    make one optional.
     """
     used = certificates.get()
 
-    def fetch() -> Any:  # noqa: ANN401 - the stubs do not know of None: nothing has changed
+    def fetch() -> Any:  # noqa: ANN401 - the stubs omit None: nothing has changed
         nonlocal used
         now = certificates.get()
         if now is used:
@@ -132,7 +136,7 @@ def server_credentials(
 
 
 def channel_credentials(certificates: Certificates) -> grpc.ChannelCredentials:
-    """For gRPC: fixed for the life of a channel, which cannot change them."""
+    """Return gRPC credentials, which are fixed for the life of a channel."""
     return grpc.ssl_channel_credentials(
         certificates.authority, certificates.key, certificates.chain
     )
@@ -190,10 +194,10 @@ def dial(
     *,
     allow_plaintext: bool,
 ) -> grpc.aio.Channel:
-    """A channel to any gRPC target; must be made in its loop.
+    """Return a channel to any gRPC target; must be made in its loop.
 
     Raises:
-        ConfigError: it is no target, or it would be plaintext to another machine.
+        ConfigError: it is not a target, or the connection would be plaintext to another machine.
     """
     require_target(address)
     if tls is not None:
@@ -213,10 +217,10 @@ def listen(
     credentials: ServerCredentials,
     tls: grpc.ServerCredentials | None,
 ) -> int:
-    """Bind a server to an address; the port (0 for a unix socket).
+    """Bind a server to an address; return the port (0 for a unix socket).
 
     Raises:
-        ConfigError: it is no address, or it would be plaintext for other machines.
+        ConfigError: it is not an address, or would be plaintext for other machines.
         RuntimeError: gRPC cannot bind it.
     """
     require_target(address)
@@ -225,19 +229,19 @@ def listen(
     if not credentials.allow_plaintext and not is_local(address):
         raise ConfigError(
             f"{address} can be reached from other machines, and without TLS others could read "
-            "along: set ZEROFLEET_TLS_FOLDER, listen on 127.0.0.1, or set "
+            "the traffic: set ZEROFLEET_TLS_FOLDER, listen on 127.0.0.1, or set "
             "ZEROFLEET_ALLOW_PLAINTEXT=true in a network that you trust"
         )
     return server.add_insecure_port(address)
 
 
 def listen_for_probes(server: grpc.Server, address: str) -> int:
-    """Bind a server that has nothing but health; the port."""
+    """Bind a server that only serves health; return the port."""
     return server.add_insecure_port(address)
 
 
 def probing_channel(address: str) -> grpc.Channel:
-    """A blocking channel to a health port."""
+    """Return a blocking channel to a health port."""
     return grpc.insecure_channel(address, options=[("grpc.enable_http_proxy", 0)])
 
 
@@ -261,7 +265,7 @@ def require_target(target: str) -> None:
 
 
 def is_local(target: str) -> bool:
-    """Whether a gRPC target stays on this machine; a name other than localhost may be anywhere."""
+    """Return whether a gRPC target is on this machine; names other than localhost may not be."""
     if target.startswith(("unix:", "unix-abstract:")):
         return True
     return all(_is_loopback(_host(each)) for each in _without_scheme(target).split(","))
@@ -272,7 +276,7 @@ def _without_scheme(target: str) -> str:
     for scheme in ("dns:", "passthrough:", "ipv4:", "ipv6:"):
         if target.startswith(scheme):
             rest = target.removeprefix(scheme)
-    if rest.startswith("//"):  # an authority, such as the name server to ask
+    if rest.startswith("//"):  # an authority, such as the name server to use
         rest = rest[2:].partition("/")[2]
     return rest.removeprefix("/")
 

@@ -47,8 +47,8 @@ BEGIN ATOMIC
             SELECT * FROM positions AS o WHERE o.game_uid = g.game_uid AND o.ply > 0 OFFSET 0
         ) AS p
     ), lows AS (
-        -- With a threshold just above a ply's value this ply ends the game, unless an earlier one
-        -- is as low. Lowering the threshold to the value hands the game on to its next low.
+        -- With a threshold just above a ply's value, this ply ends the game, unless an earlier one is
+        -- as low. Lowering the threshold to the value passes the game on to its next lower value.
         SELECT
             value, wrong, lead(wrong) OVER (PARTITION BY game_uid ORDER BY ply) AS next_wrong
         FROM plies WHERE lowest_before IS NULL OR value < lowest_before

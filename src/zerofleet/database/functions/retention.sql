@@ -83,7 +83,7 @@ CREATE FUNCTION partition_size() RETURNS interval
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = public, pg_temp
 AS $$
 DECLARE
-    -- A row of before register_run checked it, or of another version, may hold anything.
+    -- A row written before register_run checked it, or by another version, may hold anything.
     widest CONSTANT interval := make_interval(hours => coalesce((
         SELECT min(retention_number(r.config, 'partition_hours')) FROM runs AS r
         WHERE run_fault(r.name, r.game, r.config) IS NULL
@@ -116,8 +116,8 @@ BEGIN
     IF per_day IS NULL THEN
         RETURN least(widest, interval '10 minutes');
     END IF;
-    -- Each of these divides a day, so partitions of different sizes meet at the same moments. What
-    -- training needs may be far more than the limit: then partitions would be too many to plan with.
+    -- Each of these divides a day, so partitions of different sizes share their boundaries. Training
+    -- may need far more than the limit: then there would be too many partitions for the planner.
     RETURN least(widest, coalesce((
         SELECT max(s.size) FROM unnest(
             '{1 minute, 2 minutes, 5 minutes, 10 minutes, 20 minutes, 30 minutes, 1 hour, 2 hours, '
@@ -137,7 +137,7 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET lock_tim
 AS $$
 DECLARE
     size CONSTANT interval := coalesce(make_interval(hours => in_hours), partition_size());
-    -- At least half an hour further than a submission looks, which makes what is missing.
+    -- At least half an hour beyond a submission's own look-ahead, which makes missing partitions.
     made_until CONSTANT timestamptz := coalesce(
         in_until,
         now() + greatest(interval '90 minutes', 2 * size, least(24 * size, interval '1 day'))
@@ -156,15 +156,15 @@ BEGIN
         RAISE EXCEPTION 'a partition of % hours cannot be made', in_hours
             USING ERRCODE = 'invalid_parameter_value';
     END IF;
-    -- One caller at a time; the others go on without. Not an advisory lock, which any role could
-    -- hold: who may only read a table cannot lock it against this.
+    -- One caller at a time; the others continue without it. An advisory lock could be held by any
+    -- role, but a role that may only read a table cannot block this lock on it.
     BEGIN
         LOCK TABLE partition_tries IN EXCLUSIVE MODE NOWAIT;
     EXCEPTION
         WHEN lock_not_available THEN RETURN 0;
     END;
     INSERT INTO partition_tries VALUES (now()) ON CONFLICT ((true)) DO UPDATE SET at = now();
-    -- Empty partitions that were made wider than new ones are to be give way.
+    -- Empty partitions that are wider than new ones should be are removed.
     FOR wide IN
         SELECT p.partition FROM position_partitions AS p
         WHERE in_hours IS NULL AND p.until > now() AND p.until - p.since > size
@@ -181,7 +181,7 @@ BEGIN
                 DELETE FROM position_partitions AS p WHERE p.partition = wide;
             END IF;
         EXCEPTION
-            -- It is being read, or a person's view is of it: it stays for now.
+            -- A session reads it, or a person's view depends on it: it stays for now.
             WHEN lock_not_available OR dependent_objects_still_exist THEN EXIT;
         END;
     END LOOP;
@@ -204,8 +204,8 @@ BEGIN
         partition := 'positions_' || to_char(since AT TIME ZONE 'UTC', CASE
             WHEN since = date_trunc('hour', since) THEN 'YYYYMMDD_HH24' ELSE 'YYYYMMDD_HH24MI'
         END);
-        -- Of games whose uids are ahead of time. Too many take too long to move: they stay in
-        -- positions_default, and this partition is made when they are few or gone.
+        -- Positions of games whose uids are ahead of time. Moving too many would take too long: they
+        -- stay in positions_default, and this partition is made when they are few or gone.
         CONTINUE WHEN (
             SELECT count(*) FROM (
                 SELECT FROM positions_default AS p
@@ -213,10 +213,10 @@ BEGIN
                 LIMIT most_moved + 1
             ) AS found
         ) > most_moved;
-        -- ATTACH lets submissions go on: it locks positions against other such changes alone, and
-        -- positions_default, which it searches, against everything. That one is all but empty,
-        -- and what it holds of the new stretch moves out of it first; the trainer's window does not
-        -- look for these rows meanwhile, for it locks that table too.
+        -- ATTACH does not block submissions: it locks positions only against other such changes, and
+        -- positions_default, which it searches, against everything. positions_default is nearly
+        -- empty, and its rows of the new range move out first. The trainer's window cannot look for
+        -- these rows in between, because it locks that table too.
         BEGIN
             LOCK TABLE positions_default IN ACCESS EXCLUSIVE MODE;
             EXECUTE format('CREATE TABLE %I (LIKE positions INCLUDING ALL)', partition);
@@ -236,7 +236,7 @@ BEGIN
             INSERT INTO position_partitions VALUES (partition, since, until);
             made := made + 1;
         EXCEPTION
-            WHEN lock_not_available THEN RETURN made;  -- it is being read; a later call tries again
+            WHEN lock_not_available THEN RETURN made;  -- a session reads it; a later call tries again
             WHEN duplicate_table THEN
                 RAISE WARNING 'a table % is in the way: rename it, then its partition is made',
                     partition;
@@ -254,9 +254,9 @@ COMMENT ON FUNCTION make_partitions IS
 CREATE FUNCTION positions_needed(in_at_limit boolean DEFAULT false) RETURNS timestamptz
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = public, pg_temp
 BEGIN ATOMIC
-    -- What was stored just now is kept whatever the runs say: they may not have read it yet. A run
-    -- that has games and, after a day, no trainer yet says nothing: it does not keep everything of
-    -- the others for ever.
+    -- New rows are kept whatever the runs need, because they may not have read them yet. A run that
+    -- has games but, after a day, still no trainer is ignored: otherwise it would keep everything of
+    -- the others forever.
     SELECT least(
         coalesce(min(coalesce(
             greatest(CASE WHEN in_at_limit THEN n.limit_since END, n.since), '-infinity'
@@ -289,11 +289,11 @@ BEGIN
     IF NOT FOUND THEN
         RETURN;
     END IF;
-    -- Dropping locks all of positions for a moment, when the submissions that run are done. Readers
-    -- and writers that come meanwhile wait behind it, so it gives up soon where another session goes
-    -- on reading, and is tried again later. It waits for positions alone: who reads a partition
-    -- through it is done by then, and behind another one nobody should wait longer. The files go
-    -- after the commit, when no lock is held.
+    -- Dropping locks all of positions for a moment, once running submissions are done. Readers and
+    -- writers that come in the meantime wait behind it, so it gives up soon if another session keeps
+    -- reading, and is tried again later. It waits only for the lock on positions: readers of a
+    -- partition through positions are done by then, and nobody should wait longer behind a reader
+    -- of the partition itself. The files are deleted after the commit, when no lock is held.
     BEGIN
         LOCK TABLE ONLY positions IN ACCESS EXCLUSIVE MODE;
         LOCK TABLE positions_default IN ACCESS EXCLUSIVE MODE NOWAIT;
@@ -327,8 +327,8 @@ BEGIN
     IF needed = '-infinity' THEN
         RETURN 0;
     END IF;
-    -- In the order in which games began, and not beyond so many rows: of clocks that are ahead, what
-    -- is too new to go comes last, and to look through all of it each time would take ever longer.
+    -- In the order in which games began, up to a limit of rows. If clocks are ahead, rows that are
+    -- too new to delete come last, and reading all of them each time would take longer and longer.
     WITH first AS MATERIALIZED (
         SELECT p.game_uid FROM positions_default AS p ORDER BY p.game_uid, p.ply LIMIT most_rows
     ), old AS MATERIALIZED (
@@ -336,7 +336,7 @@ BEGIN
         JOIN games AS g USING (game_uid)
         WHERE g.ingested_at < needed ORDER BY f.game_uid LIMIT in_games
     ), gone AS (
-        -- Whole games: a reader takes a game with its first ply for one with all of them.
+        -- Whole games, because a reader assumes that a game with its first ply has all of them.
         DELETE FROM positions_default AS p USING old WHERE p.game_uid = old.game_uid
     )
     SELECT count(*) INTO deleted FROM old;
@@ -361,7 +361,7 @@ BEGIN ATOMIC
                 WHEN 'trial' THEN m.left_out IS NULL AND m.games > (
                     SELECT count(*) FROM match_games AS g WHERE g.match_id = m.match_id
                 )
-                ELSE false  -- the rating pool is one of promoted models
+                ELSE false  -- the rating pool contains only promoted models
             END
     );
 END;
@@ -374,7 +374,7 @@ CREATE FUNCTION give_up_models(
 ) RETURNS integer[]
 LANGUAGE sql SECURITY DEFINER SET search_path = public, pg_temp
 BEGIN ATOMIC
-    -- A match may have begun at the moment when its model was given up: keep_files did not see it.
+    -- A match may have begun just when its model was given up, unseen by keep_files.
     UPDATE models AS m SET removed_at = NULL, epoch = in_epoch
     WHERE m.run = in_run AND m.removed_at IS NOT NULL AND model_is_held(m.run, m.version);
     WITH given_up AS (
@@ -407,7 +407,7 @@ BEGIN ATOMIC
             SELECT v.sha256 FROM model_variants AS v
             WHERE v.run = m.run AND v.version = m.version AND v.sha256 IS NOT NULL
         ) AS f
-        -- Runs may share a folder, and a file has its content's name.
+        -- Runs may share a folder, and files are named after their content.
         WHERE NOT EXISTS (
             SELECT FROM models AS k LEFT JOIN model_variants AS w USING (run, version)
             WHERE f.sha256 IN (k.sha256, w.sha256)

@@ -1,6 +1,6 @@
--- All that our roles may do. Other roles keep what a person has given them on tables and on whole
--- views; functions, and columns of views, have to be granted again after each migration that makes
--- them anew.
+-- All rights of our roles. Other roles keep the rights that a person has granted them on tables and on
+-- whole views. Functions, and columns of views, must be granted again after each migration that
+-- recreates them.
 DO $$
 DECLARE
     ours regclass;
@@ -19,10 +19,10 @@ BEGIN
 END
 $$;
 
--- What each service needs in order to start: the version of the schema, the run, its models.
+-- Needed by each service to start: the version of the schema, the run, its models.
 GRANT SELECT ON alembic_version, definitions, runs, models, promotions
     TO zerofleet_worker, zerofleet_trainer, zerofleet_evaluator;
--- Workers read runs, and wait for one that nobody has registered yet.
+-- Workers read runs, and wait for one that is not registered yet.
 GRANT EXECUTE ON FUNCTION register_run, acquire_fence TO zerofleet_trainer, zerofleet_evaluator;
 
 -- Games. Workers hold no right on a table.
@@ -38,7 +38,7 @@ GRANT SELECT, INSERT ON rejected_games TO zerofleet_trainer;
 GRANT EXECUTE ON FUNCTION window_end TO zerofleet_trainer;
 GRANT EXECUTE ON FUNCTION window_blocker TO zerofleet_trainer, zerofleet_console, zerofleet_visitor;
 
--- Which searches and models are kept.
+-- Retention of searches and models.
 GRANT SELECT, INSERT, UPDATE ON position_needs TO zerofleet_trainer;
 GRANT SELECT ON position_partitions TO zerofleet_trainer;
 GRANT EXECUTE ON FUNCTION

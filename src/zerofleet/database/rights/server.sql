@@ -1,11 +1,11 @@
--- What only a superuser can forbid; another role changes nothing here. `zerofleet migrate` applies this,
--- which runs as a superuser in Compose, and `zerofleet up` applies it to its own Postgres at each start.
+-- Limits that only a superuser can set; for other roles this file does nothing. `zerofleet migrate`
+-- applies it (as a superuser in Compose), and `zerofleet up` applies it to its own Postgres at each start.
 -- On another server an administrator may apply it by hand with psql. Safe to repeat.
 --
 -- All sessions share one lock table, one write-ahead log, one disk and one set of CPUs. By default every
 -- role may call these functions, in read-only transactions too. PUBLIC loses them in this database; the
--- owner keeps them, because migrations, dumps and restores use some. What PUBLIC keeps, and why, is in
--- docs/security.md and in tests/integration/test_database_burdens.py.
+-- owner keeps them, because migrations, dumps and restores use some. docs/security.md and
+-- tests/integration/test_database_burdens.py list what PUBLIC keeps, and why.
 DO $$
 DECLARE
     owner CONSTANT text := coalesce(
@@ -47,14 +47,14 @@ BEGIN
         )
     LOOP
         EXECUTE format('REVOKE EXECUTE ON FUNCTION %s FROM PUBLIC', taken);
-        -- A restore of the owner's dump repeats the REVOKE, and is allowed to only with a right of its own.
+        -- A restore of the owner's dump repeats the REVOKE, for which the owner needs its own right.
         EXECUTE format('GRANT EXECUTE ON FUNCTION %s TO %I', taken, owner);
     END LOOP;
     GRANT EXECUTE ON FUNCTION pg_lock_status(), pg_blocking_pids(integer) TO pg_monitor;
 END
 $$;
 
--- Settings that a role cannot change for itself. Temporary files are those of one session.
+-- Settings that a role cannot change for itself. The limit of temporary files is for one session.
 DO $$
 DECLARE
     ours name;
@@ -83,8 +83,8 @@ EXCEPTION
 END
 $$;
 
--- In another database of this server the functions above are still everybody's. Where all roles are
--- ours, none of them needs another database; a server with roles of others is left to its administrator.
+-- In other databases of this server every role may still call the functions above. If all roles are
+-- ours, none of them needs another database. A server with other roles is left to its administrator.
 DO $$
 DECLARE
     another name;

@@ -65,8 +65,8 @@ CROSS JOIN LATERAL greatest(1, least(20, width_bucket(p.root_value, -1, 1, 20)))
 WHERE g.kind = 'selfplay'
 GROUP BY g.run, bin;
 COMMENT ON VIEW value_calibration IS
-    'Value after search, in twenty bins, against how the game ended for the player to move; over '
-    'the games whose searches are kept.';
+    'Value after search, in twenty bins, against the result for the player to move; over the games '
+    'whose searches are kept.';
 
 CREATE VIEW game_length AS
 SELECT
@@ -116,5 +116,5 @@ FROM positions AS p
 JOIN games AS g USING (game_uid);
 COMMENT ON VIEW game_moves IS
     'Games move by move, values for the player to move: filter by game_uid, order by ply. Compare '
-    'values of one player and one model only: in a match each player has values of its own. Games '
-    'whose searches are forgotten are not in it; games.moves has their moves.';
+    'values of one player and one model only: in a match each player has its own values. Games whose '
+    'searches were deleted are not included; games.moves has their moves.';

@@ -18,6 +18,5 @@ CROSS JOIN LATERAL (
     FROM match_games AS g WHERE g.match_id = m.match_id
 ) AS s;
 COMMENT ON VIEW match_history IS
-    'Each match with what was played and, of a gate, what counted, the verdict and what it rests on. '
-    'Wins and score are those of player. A sequential test promotes at llr_bound and rejects at its '
-    'negative.';
+    'Each match with its games and, for a gate, the counted games, the verdict and its figures. Wins and '
+    'score belong to player. A sequential test promotes at llr_bound and rejects at its negative.';

@@ -19,5 +19,5 @@ JOIN models AS m USING (run, version)
 LEFT JOIN match_history AS t ON t.run = v.run AND t.kind = 'trial'
     AND t.player = v.version || '/' || v.precision AND t.opponent = v.version || '/fp32';
 COMMENT ON VIEW variant_history IS
-    'Each variant with its distance from fp32, why it was refused, and its trial against fp32 of the '
-    'same model, if a person asked for one.';
+    'Each variant with its difference from fp32, why it was refused, and its test match against fp32 of '
+    'the same model, if there was one.';

@@ -34,5 +34,5 @@ LEFT JOIN LATERAL (
 ) AS s ON p.match_id IS NOT NULL
 LEFT JOIN ratings AS r ON r.run = p.run AND r.version = p.version;
 COMMENT ON VIEW promotion_history IS
-    'Each promotion with the match that earned it; actor says who, and whether it was a rollback. '
-    'The score is that of match_history: what the verdict rests on.';
+    'Each promotion with the match that earned it; actor says who promoted, and whether it was a '
+    'rollback. The score is the one in match_history, behind the verdict.';

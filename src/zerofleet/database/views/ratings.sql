@@ -6,20 +6,20 @@ WITH played AS (
         CASE p.color WHEN 0 THEN m.opponent ELSE m.player END AS second_player,
         m.kind AS played_for, p.at
     FROM matches AS m JOIN match_games AS p USING (match_id)
-    -- A precision is no player of its own, and what it plays is not the version's strength.
+    -- A precision is not a separate player, and its games do not show the version's strength.
     WHERE m.player !~ '/' AND m.opponent !~ '/'
 )
 SELECT
     p.run, p.game_uid, p.first_player, p.second_player, p.played_for, g.result,
-    -- All others play the same position alike, so a game again tells nothing new.
+    -- All others always play a position the same way, so a repeated game adds no information.
     'random' NOT IN (p.first_player, p.second_player)
     AND row_number() OVER (
         PARTITION BY p.run, p.first_player, p.second_player, g.moves ORDER BY p.at, p.game_uid
     ) > 1 AS repeated
 FROM played AS p JOIN games AS g USING (game_uid);
 COMMENT ON VIEW rated_games IS
-    'Every game between two players of a run, whatever for; those of a model in a named precision '
-    'are left out. repeated: two players without chance had this very game before; it does not count '
+    'Every game between two players of a run, in every kind of match, except games of a model in a '
+    'named precision. repeated: two deterministic players had the same game before; it does not count '
     'twice.';
 
 CREATE VIEW exam_results AS
@@ -31,8 +31,8 @@ SELECT
     wins, draws, given_away, margin, even_komi, at
 FROM exams;
 COMMENT ON VIEW exam_results IS
-    'What each exam of a model found: errors after the search beside those of the prior alone, the '
-    'value''s mean square error, and how whole games ended.';
+    'Results of each exam of a model: errors after the search and by the prior alone, the value''s mean '
+    'squared error, and the results of whole games.';
 
 CREATE VIEW ratings_with_interval AS
 SELECT

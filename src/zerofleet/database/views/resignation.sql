@@ -29,7 +29,7 @@ WITH audited AS (
 ), thresholds (threshold) AS (
     VALUES (-0.99::real), (-0.95), (-0.9), (-0.85), (-0.8), (-0.7), (-0.6), (-0.5)
 ), resignations AS (
-    -- Which player would have resigned first, and how that player's game really ended.
+    -- The player who would have resigned first, and the real result for that player.
     SELECT DISTINCT ON (a.game_uid, t.threshold)
         a.run, t.threshold, a.plays_on, a.result * (1 - 2 * p.to_play) AS outcome
     FROM audited AS a
@@ -69,8 +69,8 @@ SELECT
 FROM counted;
 COMMENT ON VIEW resign_audit IS
     'At each threshold: how many of the games played on it would have ended, and in how many of these '
-    'that player did not lose. AlphaGo Zero kept the latter under 5 %. all_: over the games from '
-    'before there was a threshold too. Games whose searches are forgotten are left out.';
+    'that player did not lose. AlphaGo Zero kept the latter under 5 %. all_: includes games from before '
+    'there was a threshold. Games whose searches were deleted are left out.';
 
 CREATE VIEW resign_check AS
 SELECT
@@ -94,7 +94,7 @@ LEFT JOIN LATERAL (
 WHERE g.kind = 'selfplay' AND g.resign_threshold IS NOT NULL
 GROUP BY g.run, g.first_model;
 COMMENT ON VIEW resign_check IS
-    'How v_resign fares, by model: over the games that began with one, how many were resigned; of '
-    'those played on whose searches are kept, how many it would have ended, and in how many of these '
-    'that player did not lose. No v_resign was computed from a game that began with it, so this is a '
-    'fair test.';
+    'Test of v_resign, by model. Over the games that began with a v_resign: how many were resigned. Over '
+    'the games played on whose searches are kept: how many it would have ended, and in how many of '
+    'these that player did not lose. No v_resign was computed from a game that began with it, so this '
+    'is a fair test.';

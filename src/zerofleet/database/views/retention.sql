@@ -12,5 +12,5 @@ FROM (
 ) AS s
 JOIN pg_class AS c ON c.oid = to_regclass(s.partition::text);
 COMMENT ON VIEW positions_on_disk IS
-    'Searches that are kept, partition by partition, with what they take on disk, indexes included. '
-    'positions is Postgres'' own estimate.';
+    'Stored searches, partition by partition, with their size on disk, indexes included. positions is '
+    'Postgres'' own estimate.';

@@ -37,8 +37,8 @@ SELECT
 FROM (SELECT * FROM train_metrics WHERE split = 'train') AS t
 FULL JOIN (SELECT * FROM train_metrics WHERE split = 'held_out') AS h USING (run, step);
 COMMENT ON VIEW training_curve IS
-    'Is it learning, is it overfitting: training and held-out figures side by side, step by step. '
-    'policy_gap and value_gap are the smoothed distances that the overfit watch looks at.';
+    'Is it learning, is it overfitting: training and validation figures side by side, step by step. '
+    'policy_gap and value_gap are the smoothed gaps that the overfit watch uses.';
 
 CREATE VIEW recent_play AS
 SELECT
@@ -69,8 +69,8 @@ LEFT JOIN LATERAL (
     WHERE run = r.name AND split = 'train' ORDER BY step LIMIT 1
 ) AS oldest ON true;
 COMMENT ON VIEW recent_play IS
-    'Does self-play still explore: different games and draws among the last 1,000 of each run, and '
-    'the entropy of the network''s policy beside that of the search, in nats, as last measured.';
+    'Does self-play still explore: distinct games and draws among the last 1,000 of each run, and the '
+    'entropies of the network''s and of the search''s policy, in nats, as last measured.';
 
 CREATE VIEW training_warnings AS
 SELECT run, warning, detail, step, at
@@ -85,9 +85,8 @@ UNION ALL
 SELECT run, 'over the disk limit', limit_warning, NULL, limit_warned_at
 FROM position_needs WHERE limit_warning IS NOT NULL;
 COMMENT ON VIEW training_warnings IS
-    'What is wrong with the training of a run: it narrows or overfits, by the last event that says so, '
-    'or takes more room than [retention] max_disk_gb. detail has the figures of the moment when that '
-    'began.';
+    'Problems of a run''s training: it narrows or overfits, according to the last event, or it uses more '
+    'disk than [retention] max_disk_gb. detail has the figures of the moment when that began.';
 
 CREATE VIEW value_by_stage AS
 SELECT
@@ -104,5 +103,5 @@ CROSS JOIN LATERAL jsonb_to_recordset(m.calibration) AS c (
     stage integer, positions integer, predicted numeric, actual numeric, squared_error numeric
 );
 COMMENT ON VIEW value_by_stage IS
-    'The network''s value against how the game ended, for the player to move, by quarter of the game: '
-    'an early quarter that is too sure of itself is where overfitting shows first.';
+    'The network''s value against the result, for the player to move, by quarter of the game. '
+    'Overfitting shows first as too much confidence in early quarters.';

@@ -1,4 +1,4 @@
-"""Messages of ``externalscaler.proto``; the ``.pyi`` beside this file has their types."""
+"""Messages of ``externalscaler.proto``; the ``.pyi`` next to this file has their types."""
 
 from zerofleet.rpc.schema import file_symbols
 

@@ -1,4 +1,4 @@
-"""Messages of ``zerofleet/v1/player.proto``; the ``.pyi`` beside this file has their types."""
+"""Messages of ``zerofleet/v1/player.proto``; the ``.pyi`` next to this file has their types."""
 
 from zerofleet.rpc.schema import file_symbols
 
