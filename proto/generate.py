@@ -56,9 +56,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Compile proto/ into zerofleet.rpc.schema.")
     chosen = parser.add_mutually_exclusive_group()
     chosen.add_argument("--types", action="store_true", help="write only the type stubs")
-    chosen.add_argument(
-        "--check", action="store_true", help="write nothing; exit 1 if the descriptor set is stale"
-    )
+    chosen.add_argument("--check", action="store_true", help="write nothing, exit 1 if stale")
     options = parser.parse_args()
     files = compile_schema()
     if options.check:

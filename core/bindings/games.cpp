@@ -45,7 +45,7 @@ constexpr const char* kDtype<bool> = "bool";
 
 std::string as_text(nb::handle value) { return nb::cast<std::string>(nb::str(value)); }
 
-// Of an array its dtype and dimensions, of anything else its type.
+// Describes an array by its dtype and dimensions, anything else by its type.
 std::string what_is_given(nb::handle value) {
   if (!nb::hasattr(value, "dtype") || !nb::hasattr(value, "ndim")) return as_text(value.type());
   return "an array of " + as_text(value.attr("dtype")) + " with " + as_text(value.attr("ndim")) +
@@ -59,10 +59,11 @@ std::vector<Kept<Element>> take_column(nb::dict& columns, const char* name) {
     throw nb::type_error(("the column " + std::string(name) + " is missing").c_str());
   }
   ColumnIn<Element> column;
-  // Without conversion, which would cut numbers off to fit the dtype.
+  // Without conversion, which would truncate numbers to fit the dtype.
   if (!nb::try_cast(columns[name], column, false)) {
-    throw nb::type_error(("the column " + std::string(name) + " is no one-dimensional array of " +
-                          kDtype<Element> + " but " + what_is_given(columns[name]))
+    throw nb::type_error(("the column " + std::string(name) +
+                          " must be a one-dimensional array of " + kDtype<Element> + ", not " +
+                          what_is_given(columns[name]))
                              .c_str());
   }
   nb::del(columns[name]);
@@ -97,7 +98,7 @@ void make_game(GameColumns* self, std::optional<int> result, std::string reason,
   new (self) GameColumns(std::move(game));
 }
 
-// The list of columns as Python sees it: name, dtype, what an entry is for, meaning.
+// A column as Python sees it: name, dtype, what an entry is for, meaning.
 using ListedColumn = std::tuple<const char*, const char*, const char*, const char*>;
 
 std::vector<ListedColumn> listed_columns() {
@@ -116,11 +117,11 @@ void bind_game(nb::module_& module) {
   using C = GameColumns;
   nb::class_<C> game(
       module, "GameColumns",
-      "One game as columns: what was played and searched, and how the game ended.\n\n"
+      "The record of one game as columns: its moves, their searches and how it ended.\n\n"
       "The search table of ply i is [offsets[i], offsets[i + 1]) of the columns of legal\n"
-      "actions. Values are for the player to move at that ply. Plies that were given and not\n"
-      "searched (a match's opening, or by a player without a predictor) have 0 simulations and\n"
-      "list their own action alone, unvisited.");
+      "actions. Values are for the player to move at that ply. A ply that was given and not\n"
+      "searched (a match's opening, or by a player without a predictor) has 0 simulations and\n"
+      "lists its own action alone, unvisited.");
   game.def("__init__", &make_game, nb::kw_only(), "result"_a = nb::none(), "reason"_a = "rules",
            "resign_threshold"_a = nb::none(), "plays_on"_a = false,
            "next_full_search"_a = nb::none(), "game_id"_a = 0, "columns"_a,
@@ -128,10 +129,10 @@ void bind_game(nb::module_& module) {
                    "resign_threshold: float | None = None, plays_on: bool = False, "
                    "next_full_search: bool | None = None, game_id: int = 0, "
                    "**columns: NDArray[typing.Any]) -> None"),
-           "Each column of `game_columns()` and `offsets`, by name.\n\n"
+           "Make a game from `offsets` and each column of `game_columns()`, by name.\n\n"
            "Raises:\n"
            "    ValueError: the columns do not fit together.\n"
-           "    TypeError: a column is missing, unknown, or no array of its dtype.");
+           "    TypeError: a column is missing, unknown, or not an array of its dtype.");
   const auto show = [&game](const char* size) {
     return [&game, size]<class Column>(const Column& column) {
       using Element = typename Column::Element;
@@ -148,24 +149,26 @@ void bind_game(nb::module_& module) {
   for_each_ply_column(show("[plies]"));
   game.def_prop_ro("offsets", &column_of<std::int32_t, C, &C::offsets>, "[plies + 1]");
   for_each_action_column(show("[offsets[-1]]"));
-  game.def_ro("game_id", &C::game_id, "Number of the game in its engine, from 0.")
+  game.def_ro("game_id", &C::game_id, "Number of the game in its engine, counted from 0.")
       .def_prop_ro("plies", &C::plies)
-      .def_ro("result", &C::result, "+1 first player won, -1 second, 0 draw; None: unfinished")
-      .def_ro("reason", &C::reason, "'rules', or 'resign': the player to move gave up.")
+      .def_ro("result", &C::result,
+              "+1: the first player won, -1: the second, 0: a draw; None: unfinished.")
+      .def_ro("reason", &C::reason, "'rules', or 'resign': the player to move resigned.")
       .def_ro("resign_threshold", &C::resign_threshold,
               "v_resign when the game began; None: no player could resign.")
       .def_ro("next_full_search", &C::next_full_search,
-              "Of an unfinished game: whether the ply to come was drawn for a full search.")
-      .def_ro("plays_on", &C::plays_on, "No player resigns, so that v_resign can be checked.")
+              "Whether the next ply of an unfinished game was drawn for a full search.")
+      .def_ro("plays_on", &C::plays_on,
+              "Whether no player resigns, so that v_resign can be checked.")
       .def("__repr__", [](const C& game) {
         return "GameColumns(game_id=" + std::to_string(game.game_id) + ", " +
                std::to_string(game.plies()) + " plies)";
       });
-  module.def("game_columns", &listed_columns,
-             "The list of a game's columns, in the order in which a digest takes them.\n\n"
-             "Returns:\n"
-             "    For each its name, its dtype, whether it has an entry for each 'ply' or for\n"
-             "    each 'legal action' of a ply, and what it says.");
+  module.def(
+      "game_columns", &listed_columns,
+      "List a game's columns, in the order of its digest.\n\n"
+      "Returns:\n"
+      "    Name, dtype, 'ply' or 'legal action' (what an entry is for) and meaning of each.");
 }
 
 template <typename Enum, std::size_t kCount>
@@ -259,7 +262,7 @@ void bind_config(nb::module_& module) {
   using C = SearchConfig;
   const C standard;
   nb::class_<C>(module, "SearchConfig",
-                "The knobs of the search, named as in a run file's [search] section.")
+                "The settings of the search, named as in a run file's [search] section.")
       .def("__init__", &make_config, nb::kw_only(), "num_simulations"_a = standard.num_simulations,
            "full_search_share"_a = standard.full_search_share, "fast_simulations"_a = nb::none(),
            "simulations_start"_a = nb::none(),
@@ -287,7 +290,7 @@ void bind_config(nb::module_& module) {
            "decisive_moves"_a = standard.decisive_moves, "reuse_tree"_a = standard.reuse_tree,
            "cache_positions"_a = standard.cache_positions,
            "random_symmetry"_a = standard.random_symmetry,
-           "Raises:\n    ValueError: a setting makes no sense; the message names it.")
+           "Raises:\n    ValueError: a setting is invalid; the message names it.")
       .def_ro("num_simulations", &C::num_simulations)
       .def_ro("full_search_share", &C::full_search_share)
       .def_ro("fast_simulations", &C::fast_simulations)

@@ -83,7 +83,7 @@ def test_columns_that_do_not_fit_make_no_game(name: str) -> None:
     arrays = {each: getattr(columns, each) for each in DTYPES}
     with pytest.raises(ValueError, match=r"the column \w+ does not fit"):
         GameColumns(**{**arrays, name: arrays[name][1:]})
-    wanted = f"the column {name} is no one-dimensional array of {DTYPES[name]} but"
+    wanted = f"the column {name} must be a one-dimensional array of {DTYPES[name]}, not"
     wider = arrays[name].astype(np.float64 if DTYPES[name].kind == "f" else np.int64)
     for array, what in (
         (wider, f"an array of {wider.dtype} with 1 dimensions"),

@@ -20,15 +20,16 @@
 
 namespace zerofleet {
 
-// The children with the highest `gumbel + logit` share the simulations by sequential halving: all
-// in play are visited equally often, then the better half by `gumbel + logit + sigma(q)` stays
-// (section 3 and figure 1 there). The training target is softmax(logit + sigma(completed q)), in
-// which a child that was never visited has the value v_mix (section 4, equations 10 and 33).
+// The children with the highest `gumbel + logit` share the simulations by sequential halving. All
+// children in play are visited equally often, then the better half by `gumbel + logit + sigma(q)`
+// stays (section 3 and figure 1 of the paper). The training target is softmax(logit +
+// sigma(completed q)), where a child without visits has the value v_mix (section 4, equations 10
+// and 33).
 //
 // sigma(q) = (c_visit + max N) * c_scale * q (equation 8), for q scaled to [0, 1].
 class GumbelRoot {
  public:
-  // `budget` is the number of simulations to come. Priors are the network's, [children]. They stay
+  // `budget` is the number of simulations to come. `priors`, [children], are the network's and stay
   // as they are: the target is a better policy than the priors only if those are the network's.
   void start(std::span<const float> priors, const EdgeWindow&, const RootPlan& plan, int budget,
              Random& random) {
@@ -53,7 +54,7 @@ class GumbelRoot {
     begin_phase();
   }
 
-  // Whether the next choice depends on leaves that are out: `next` would halve the field.
+  // Whether the next choice depends on leaves in flight, because `next` would halve the field.
   bool is_waiting() const { return turn_ == in_play_.size() && rounds_left_ == 1; }
 
   // The child that the next simulation must visit; -1 leaves it to the formula.
@@ -69,12 +70,12 @@ class GumbelRoot {
     return root.may_visit(child) ? child : -1;
   }
 
-  // A simulation was begun: the next one visits another child.
+  // Tells that a simulation began: the next one visits another child.
   void advance() { ++turn_; }
 
-  // The root's value, given the mean of all simulations: the mean of the completed q by the
-  // improved policy. (Halving visits bad children as often as good ones at first, so the mean of
-  // all simulations would be the value of its schedule.)
+  // The root's value: the mean of the completed q under the improved policy. `mean` is the mean of
+  // all simulations. Halving visits bad children as often as good ones at first, so that mean would
+  // reflect its schedule.
   float value(const RootView& root, float mean) const {
     if (root.visits == 0) return mean;
     std::vector<std::int32_t> weights;
@@ -89,15 +90,15 @@ class GumbelRoot {
     return static_cast<float>(weighted_q / sum);
   }
 
-  // Writes the training target, [children], in whole shares of kWholeTarget.
+  // Writes the training target, [children], in whole shares that sum to about kWholeTarget.
   static constexpr int kWholeTarget = 10'000;
   void target(const RootView& root, const Puct&, std::vector<std::int32_t>& weights) const {
     improved_policy(root, weights);
   }
 
-  // The child to play: the best one where Gumbel noise has drawn already; otherwise drawn from
-  // `weights` at a temperature. (The visits of sequential halving are a schedule: among few
-  // simulations every child has about as many.)
+  // The child to play: the best one where Gumbel noise was drawn already, otherwise one drawn from
+  // `weights` at a temperature. The visits of sequential halving only follow its schedule: with few
+  // simulations every child has about as many.
   int choose(const RootView& root, std::span<const std::int32_t> weights, double temperature,
              Random& random) const {
     if (plan_.scale > 0.0 || temperature == 0.0) {
@@ -124,14 +125,14 @@ class GumbelRoot {
     rounds_left_ = std::max(1, budget_ / visits_of_a_round);
   }
 
-  // Keeps the `count` children in play with the highest numbers; of equal ones the first.
+  // Keeps the `count` children in play with the highest numbers; ties go to the first.
   void keep_best(std::size_t count, const std::vector<float>& number) {
     std::stable_sort(in_play_.begin(), in_play_.end(),
                      [&](int a, int b) { return number[a] > number[b]; });
     if (count < in_play_.size()) in_play_.resize(count);
   }
 
-  // Of the children in play that were visited, the one with the highest score.
+  // The visited child in play with the highest score; the first one in play if none was visited.
   int best_in_play(const RootView& root) const {
     const std::vector<float> score = scores(root);
     int best = -1;
@@ -167,7 +168,7 @@ class GumbelRoot {
     return score;
   }
 
-  // The mean value of every child; where it was never visited, v_mix.
+  // The mean value of every child; v_mix for a child without visits.
   static std::vector<float> completed_q(const RootView& root) {
     const EdgeWindow& edges = root.edges;
     float visited_prior = 0.0f;
@@ -203,7 +204,7 @@ class GumbelRoot {
   GumbelPlan plan_;
   std::vector<float> logits_;     // [children]
   std::vector<float> perturbed_;  // [children] gumbel + logit
-  std::vector<int> in_play_;      // best first as of the last sorting
+  std::vector<int> in_play_;      // best first at the last sorting
   std::size_t turn_ = 0;
   int rounds_left_ = 1;
   int phases_ = 0;

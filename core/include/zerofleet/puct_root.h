@@ -19,8 +19,8 @@
 
 namespace zerofleet {
 
-// Raises probabilities to the power of 1 / temperature. The highest one counts as 1 meanwhile: at
-// low temperatures all of them would underflow.
+// Raises probabilities to the power of 1 / temperature. They are scaled to a maximum of 1 first,
+// because all of them would underflow at low temperatures.
 inline void temper(std::span<float> priors, double temperature) {
   const float highest = *std::ranges::max_element(priors);
   double sum = 0.0;
@@ -32,7 +32,7 @@ inline void temper(std::span<float> priors, double temperature) {
   for (float& prior : priors) prior = static_cast<float>(prior / sum);
 }
 
-// Replaces a share of the priors, `noise_fraction`, by Dirichlet noise of concentration
+// Replaces the share `noise_fraction` of the priors with Dirichlet noise of concentration
 // `noise_alpha` (Silver et al., Nature 2017, Methods, "Self-play").
 inline void mix_noise(std::span<float> priors, const RootPlan& plan, Random& random) {
   std::vector<float> noise(priors.size());
@@ -43,7 +43,7 @@ inline void mix_noise(std::span<float> priors, const RootPlan& plan, Random& ran
   }
 }
 
-// The most visits, up to `wished`, that every child can be brought to with `budget` more.
+// The largest number of visits, up to `wished`, to which `budget` more can bring every child.
 inline int affordable_child_visits(const EdgeWindow& edges, int wished, int budget) {
   const std::span<const std::int32_t> visits(edges.visit_count,
                                              static_cast<std::size_t>(edges.count));
@@ -57,9 +57,9 @@ inline int affordable_child_visits(const EdgeWindow& edges, int wished, int budg
   return 0;
 }
 
-// The first child that may be visited and has fewer visits than it is due, -1 when there is none. A
-// child that was visited at all is due sqrt(k * P * sum N) visits (Wu 2019, arXiv 1902.10565,
-// section 3.2); every child is due `min_child_visits`.
+// The first child that may be visited and has fewer visits than it is due; -1 if there is none.
+// Every child is due `min_child_visits`. A child with visits is also due sqrt(k * P * sum N) visits
+// (Wu 2019, arXiv 1902.10565, section 3.2).
 template <std::predicate<int> MayBeVisited>
 int forced_child(const EdgeWindow& edges, const RootPlan& plan, float total_visits,
                  const MayBeVisited& may_be_visited) {
@@ -80,17 +80,17 @@ int forced_child(const EdgeWindow& edges, const RootPlan& plan, float total_visi
   return -1;
 }
 
-// Visits that a child was due, in whole ones.
+// Number of visits that a child was due, rounded up.
 inline int forced_visits(const RootPlan& plan, float prior, float total_visits) {
   const float due = std::ceil(std::sqrt(plan.forced_playouts * prior * total_visits));
   return std::max(static_cast<int>(due), plan.min_child_visits);
 }
 
-// Takes out of `weights`, which start as the visits of the children that count, those that only
-// forcing caused: from every child but the most visited one up to as many as it was due, so long as
-// the formula still would not prefer it to the most visited one; what is then down to a single
-// visit goes altogether (Wu 2019, section 3.2, "policy target pruning"). A child that counts for
-// nothing, for its weight is 0, measures nothing.
+// Takes visits that only forcing caused out of `weights`, which start as the visits of the children
+// that count. Every child but the most visited one loses up to as many visits as it was due, as
+// long as the formula would not prefer it to the most visited one. A child that is left with a
+// single visit loses it too (Wu 2019, section 3.2, "policy target pruning"). A child that does not
+// count has weight 0 and is skipped.
 inline void prune_forced(const EdgeWindow& edges, const RootPlan& plan, float exploration,
                          float total_visits, std::span<std::int32_t> weights) {
   const int best = most_visited(weights, {edges.prior, weights.size()});
@@ -113,21 +113,21 @@ inline void prune_forced(const EdgeWindow& edges, const RootPlan& plan, float ex
   }
 }
 
-// The formula chooses, except that children may be due a number of visits. What is learnt, played
-// and believed are the visits and their mean. `GumbelRoot` has the same functions.
+// The formula chooses, except that children may be due a number of visits. The visits give the
+// target and the move, and their mean is the value. `GumbelRoot` has the same functions.
 class PuctRoot {
  public:
   // `priors` are the network's, [children]; they are tempered and mixed with noise in place.
   void start(std::span<float> priors, const EdgeWindow& edges, const RootPlan& plan, int budget,
              Random& random) {
     plan_ = plan;
-    // At most half of the budget goes where only the rule wants it.
+    // Spend at most half of the budget on forced visits.
     plan_.min_child_visits = affordable_child_visits(edges, plan.min_child_visits, budget / 2);
     if (plan.policy_temperature != 1.0) temper(priors, plan.policy_temperature);
     if (plan.noise_fraction > 0.0) mix_noise(priors, plan, random);
   }
 
-  // Whether the next choice depends on leaves that are out.
+  // Whether the next choice depends on leaves in flight.
   bool is_waiting() const { return false; }
 
   // The child that the next simulation must visit; -1 leaves it to the formula.
@@ -137,14 +137,14 @@ class PuctRoot {
                         [&](int child) { return root.may_visit(child); });
   }
 
-  // A simulation was begun.
+  // Tells that a simulation began.
   void advance() {}
 
   // The root's value, given the mean of all simulations.
   float value(const RootView&, float mean) const { return mean; }
 
   // Writes the training target, up to scale, [children]: the visits, without those that only
-  // forcing caused if the plan says so.
+  // forcing caused if the plan prunes them.
   void target(const RootView& root, const Puct& puct, std::vector<std::int32_t>& weights) const {
     root.open_visits(weights);
     if (!plan_.prune_targets) return;

@@ -1,4 +1,4 @@
-// The root of a search as the policy that chooses there sees it.
+// The root of a search, as the policy that chooses there sees it.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@ namespace zerofleet {
 struct RootView {
   const Tree& tree;
   EdgeWindow edges;  // with the priors of this search
-  int visits;        // number of simulations, those kept from the previous move included
+  int visits;        // number of simulations, including those reused from the previous move
 
   float network_value() const { return tree.value[kRoot]; }
 

@@ -1,4 +1,4 @@
-// The knobs of the search, as one value.
+// The settings of the search, as one value.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 
 namespace zerofleet {
 
-// The value assumed for an action that was never tried (first-play urgency).
+// The value assumed for an untried action (first-play urgency).
 enum class Fpu {
   kZero,       // 0, as in AlphaGo Zero
   kReduction,  // the position's own value, minus fpu_reduction * sqrt(prior mass tried so far)
@@ -24,56 +24,56 @@ enum class RootChoice {
   kGumbel,  // by Gumbel sampling and sequential halving
 };
 
-// How the actions of a game's opening are drawn.
+// How the actions of a random opening are drawn.
 enum class OpeningActions {
-  kUniform,  // every legal action alike
+  kUniform,  // every legal action with the same probability
   kPolicy,   // by the network's policy
-  kMixed,    // each by one of both, whose odds are drawn for the game
+  kMixed,    // each by one of the two, with odds drawn once per game
 };
 
-// What lies `plies` into an exponential change from `first` to `last` that has come half of its way
-// after `halflife` plies.
+// Value after `plies` of an exponential change from `first` to `last`, which is halfway after
+// `halflife` plies.
 inline double decayed(double first, double last, double halflife, int plies) {
   return last + (first - last) * portable_exp(-kLn2 * plies / halflife);
 }
 
 struct SearchConfig {
-  int num_simulations = 100;  // a move is chosen when the root has this many, kept ones included
-  double full_search_share = 1.0;        // of self-play's moves; the others get a fast search
-  std::optional<int> fast_simulations;   // nothing: a tenth of num_simulations
-  std::optional<int> simulations_start;  // of self-play's full searches with the first model ...
-  int simulations_growth_models = 0;     // ... from which on so many later ones lead to all
+  int num_simulations = 100;       // root visits at which a move is chosen, including reused ones
+  double full_search_share = 1.0;  // of self-play's moves; the others get a fast search
+  std::optional<int> fast_simulations;   // nullopt: a tenth of num_simulations
+  std::optional<int> simulations_start;  // of full searches of self-play with the first model
+  int simulations_growth_models = 0;     // models over which these grow to num_simulations
   double c_puct = 1.5;
   double c_puct_growth = 0.0;  // times ln(1 + (1 + sum N) / c_puct_base), added to c_puct
   double c_puct_base = 19'652.0;
   Fpu fpu = Fpu::kReduction;
   double fpu_reduction = 0.2;
-  std::optional<double> root_fpu_reduction;  // under noise at the root; nothing: fpu_reduction
+  std::optional<double> root_fpu_reduction;  // with noise at the root; nullopt: fpu_reduction
   double root_policy_temperature = 1.0;
-  double root_policy_temperature_final = 1.0;     // reached by half-lives
-  double root_policy_temperature_halflife = 0.0;  // plies; 0: root_policy_temperature always
+  double root_policy_temperature_final = 1.0;     // approached by half-lives
+  double root_policy_temperature_halflife = 0.0;  // plies; 0: always root_policy_temperature
   double dirichlet_fraction = 0.25;               // share of noise in the root's priors
-  std::optional<double> dirichlet_alpha;          // nothing: 0.03 * 361 / points of the board
+  std::optional<double> dirichlet_alpha;          // nullopt: 0.03 * 361 / points of the board
   double forced_playouts = 0.0;  // k of sqrt(k * P * sum N) for the root's children; 0: off
-  int min_child_visits = 0;      // of every child of the root; 0: off
-  bool prune_targets = false;    // without the visits that only forcing caused
-  bool play_pruned = true;       // moves are drawn from pruned targets too, not from all visits
+  int min_child_visits = 0;      // for every child of the root; 0: off
+  bool prune_targets = false;    // leave out visits that only forcing caused
+  bool play_pruned = true;       // draw moves from pruned targets too, not from all visits
   RootChoice root = RootChoice::kPuct;
-  int gumbel_actions = 16;    // considered at the root
+  int gumbel_actions = 16;    // actions considered at the root
   double gumbel_scale = 1.0;  // of the noise, in self-play
   double gumbel_c_visit = 50.0;
   double gumbel_c_scale = 1.0;
   double temperature = 1.0;
   int temperature_moves = 30;  // plies played at `temperature`; then `temperature_final`
   double temperature_final = 0.0;
-  double temperature_halflife = 0.0;  // plies from `temperature` half-way to the final one; 0: off
-  int random_opening_plies = 0;  // most plies of self-play's games that are drawn without a search
-  double random_opening_share = 1.0;  // of the games that begin so
+  double temperature_halflife = 0.0;  // plies from `temperature` halfway to the final one; 0: off
+  int random_opening_plies = 0;       // most plies of a self-play game drawn without a search
+  double random_opening_share = 1.0;  // share of the games with such an opening
   OpeningActions opening_actions = OpeningActions::kUniform;
-  double fork_share = 0.0;      // of the games that begin with a part of an earlier one
-  double virtual_loss = 1.0;    // losses that a path counts while its leaf is out
-  bool prove_results = false;   // wins, draws and losses that are certain are backed up as such
-  bool decisive_moves = false;  // with prove_results: what one action decides is certain too
+  double fork_share = 0.0;      // share of the games that begin with part of an earlier one
+  double virtual_loss = 1.0;    // losses that a path counts per leaf in flight
+  bool prove_results = false;   // back up certain wins, draws and losses as such
+  bool decisive_moves = false;  // with prove_results: results decided by one action are certain too
   bool reuse_tree = true;
   int cache_positions = 200'000;  // 0: no cache
   bool random_symmetry = true;
@@ -114,7 +114,7 @@ struct SearchConfig {
     return dirichlet_alpha.value_or(0.03 * 361 / board_points);
   }
 
-  // Throws std::invalid_argument naming the first setting that makes no sense.
+  // Throws std::invalid_argument naming the first invalid setting.
   void check() const {
     require(num_simulations >= 1, "num_simulations", "at least 1");
     require(full_search_share > 0 && full_search_share <= 1, "full_search_share", "in (0, 1]");

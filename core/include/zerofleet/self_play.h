@@ -1,4 +1,4 @@
-// Many games against oneself at once, one leaf of each in a batch.
+// Many games of self-play at once, with one leaf of each in a batch.
 #pragma once
 
 #include <algorithm>
@@ -20,12 +20,13 @@
 
 namespace zerofleet {
 
-// A move is played when the root's visits, kept ones included, reach the number of its search, full
-// or fast, after at least one new simulation. Each game draws from its own stream of the seed.
+// A move is played when the root's visits, including reused ones, reach the number of its search,
+// full or fast. At least one simulation must be new. Each game draws from its own stream of the
+// seed.
 template <Game G>
 class SelfPlay final : public SelfPlayEngine {
  public:
-  // `config` has been checked.
+  // `config` must have been checked.
   SelfPlay(const Rules<G>& rules, std::size_t games, const SearchConfig& config, std::uint64_t seed)
       : rules_(rules),
         config_(config),
@@ -40,9 +41,9 @@ class SelfPlay final : public SelfPlayEngine {
 
   RowShape row_shape() const override { return {rules_.observation_bytes(), rules_.num_actions()}; }
 
-  // Runs every game to its next leaf that needs the network. Games that end make room for new
-  // ones. The same rows come again until `backup` answers them; none come only when no game is
-  // in play and none may start, or when all have played the plies that they may.
+  // Runs every game to its next leaf that needs the network. Games that end make room for new ones.
+  // Returns the same rows again until `backup` answers them. Returns none only if no game is in
+  // play and none may start, or if every game has played its limit of plies.
   std::span<std::uint8_t> select() override {
     if (queue_.num_rows() == 0) {
       for (std::size_t i = 0; i < slots_.size(); ++i) run_to_question(static_cast<int>(i));
@@ -63,7 +64,7 @@ class SelfPlay final : public SelfPlayEngine {
 
   std::vector<GameColumns> take_finished() override { return std::exchange(finished_, {}); }
 
-  // Games with at least one ply, adopted ones that still wait for a slot included.
+  // Games with at least one ply, including adopted ones that still wait for a slot.
   std::vector<GameColumns> unfinished() const override {
     std::vector<GameColumns> games;
     for (const Slot& slot : slots_) {
@@ -100,14 +101,14 @@ class SelfPlay final : public SelfPlayEngine {
 
   void set_accepting(bool accepting) override { accepting_ = accepting; }
 
-  // The most plies that a slot plays in one `select`: the cache and proofs can answer for a whole
+  // Limits the plies that a slot plays in one `select`: the cache and proofs can answer for a whole
   // game at once.
   void set_plies_per_select(int plies) override {
     if (plies < 1) throw std::invalid_argument("plies must be at least 1");
     plies_per_select_ = plies;
   }
 
-  // For games that begin from now on. In a random share of them no player resigns.
+  // Applies to games that begin from now on. In a random share of them no player resigns.
   void set_resignation(std::optional<float> threshold, double play_on_share) override {
     if (threshold && !(*threshold >= -1.0f && *threshold <= 1.0f)) {
       throw std::invalid_argument("a resignation threshold must be in [-1, 1]");
@@ -201,9 +202,9 @@ class SelfPlay final : public SelfPlayEngine {
     return true;
   }
 
-  // Self-play that has found a line repeats it, and sees no other positions any more. Openings
-  // drawn at random, shorter and longer ones alike, keep it from that; so does a fork, which takes
-  // an earlier game up to some ply and then one drawn action.
+  // Self-play that has found a line repeats it, and no longer sees other positions. Openings drawn
+  // at random, of any length up to a limit, prevent that. So does a fork, which follows an earlier
+  // game up to some ply and then plays one drawn action.
   void draw_opening(Slot& slot) const {
     slot.opening.clear();
     slot.opening_plies = 0;
@@ -224,7 +225,7 @@ class SelfPlay final : public SelfPlayEngine {
     }
   }
 
-  // What happens always takes no random number.
+  // A share of 1 or more takes no random number.
   static bool happens(double share, Random& random) {
     return share >= 1.0 || random.uniform() < share;
   }
@@ -241,13 +242,13 @@ class SelfPlay final : public SelfPlayEngine {
   }
 
   // Playout cap randomization (Wu 2019, arXiv 1902.10565, section 3.1): a full search now and then,
-  // fast ones between.
+  // fast ones in between.
   void begin_ply(Slot& slot) {
     slot.new_simulations = 0;
     slot.full_search = happens(config_.full_search_share, slot.random);
   }
 
-  // Searches that begin from now on are as long as the newest model's are.
+  // Sets the length of searches that begin from now on to that of the newest model.
   void meet_model(int version) {
     newest_model_ = version;
     full_plan_.num_simulations = config_.simulations_at(version);
@@ -311,7 +312,7 @@ class SelfPlay final : public SelfPlayEngine {
     return slot.search.choose(visits_, temperature, slot.random);
   }
 
-  // Of an opening.
+  // Draws a child of an opening's position.
   int drawn_child(Slot& slot) const {
     const Tree& tree = slot.search.tree();
     const std::size_t ply = slot.game.action.size();
@@ -330,7 +331,7 @@ class SelfPlay final : public SelfPlayEngine {
   }
 
   // Both the root's value and its best child's must be below the threshold (Silver et al., Nature
-  // 2017, Methods, "Self-play"). A game has at least one ply.
+  // 2017, Methods, "Self-play"). A game must have at least one ply.
   static bool resigns(const GameColumns& game, const PlyResult& ply) {
     return game.resign_threshold && !game.plays_on && !game.action.empty() &&
            std::max(ply.root_value, ply.best_child_value) < *game.resign_threshold;
@@ -347,7 +348,7 @@ class SelfPlay final : public SelfPlayEngine {
     ++counts_.games_finished;
   }
 
-  // As many games as are played at once.
+  // Keeps as many games as are played at once.
   void remember(const std::vector<Action>& actions) {
     if (recent_.size() < slots_.size()) {
       recent_.push_back(actions);
@@ -361,7 +362,7 @@ class SelfPlay final : public SelfPlayEngine {
   Puct puct_;
   RootPlan full_plan_;
   RootPlan fast_plan_;
-  int newest_model_ = 0;  // that answered
+  int newest_model_ = 0;  // among those that answered
   std::uint64_t seed_;
   PredictionQueue<G> queue_;
   std::vector<Slot> slots_;
@@ -370,8 +371,8 @@ class SelfPlay final : public SelfPlayEngine {
   std::vector<std::vector<Action>> recent_;  // actions of games that ended, to begin forks from
   std::size_t next_recent_ = 0;
   Tree scratch_;
-  std::vector<std::int32_t> weights_;  // of the ply that is being played
-  std::vector<std::int32_t> visits_;   // of it too
+  std::vector<std::int32_t> weights_;  // of the ply being played
+  std::vector<std::int32_t> visits_;   // of the same ply
   EngineStatistics counts_;
   std::int64_t next_game_id_ = 0;
   bool accepting_ = true;
