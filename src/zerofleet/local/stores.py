@@ -121,10 +121,6 @@ def has_own_postgres(folder: DataFolder, database_url: str | None = None) -> boo
     return _Remembered(folder.root / "stores.json").database_url(database_url) is None
 
 
-def _say_nothing(line: str) -> None:
-    del line
-
-
 class Stores:
     """The stores of a data folder, running while this is entered.
 
@@ -147,7 +143,7 @@ class Stores:
         database_url: str | None = None,
         redis_url: str | None = None,
         *,
-        say: Callable[[str], None] = _say_nothing,
+        say: Callable[[str], None] = lambda _: None,
     ) -> None:
         remembered = _Remembered(folder.root / "stores.json")
         self._database_url = remembered.database_url(database_url)
