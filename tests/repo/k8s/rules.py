@@ -1,7 +1,8 @@
 """Rules that no scanner knows: what pods, policies and scalers of one fleet mean together.
 
-checkov and kubernetes-validate (``make check-deploy``) look at one object at a time: they know
-probes, CPU and memory, users, capabilities, host namespaces and the schemas of Kubernetes.
+checkov and kubernetes-validate (``make check-deploy``) look at one object at a time. They know
+probes, CPU and memory, user ids, capabilities, seccomp, ports and namespaces of the node, tokens of
+the cluster, and the schemas of Kubernetes.
 """
 
 from __future__ import annotations
@@ -51,9 +52,11 @@ _BOUNDS = {
 
 
 def every_pod_is_restricted(fleet: Manifests) -> Iterator[str]:
-    """What Pod Security "restricted" and we ask for beyond checkov's rules."""
+    """Each pod keeps those rules of Pod Security "restricted", and of ours, that checkov lacks."""
     for workload in fleet.workloads:
         pod, container = workload.pod, workload.container
+        if not pod["securityContext"].get("runAsNonRoot"):
+            yield f"{workload.name} may run as root"
         if "hostUsers" in pod or "initContainers" in pod:
             yield f"{workload.name} has what these rules do not look at"
         if set(container["securityContext"]) & {"runAsUser", "procMount"}:
