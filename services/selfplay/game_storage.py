@@ -33,7 +33,7 @@ _log = structlog.get_logger()
 
 _GIVEN_UP = {
     "lost": "its lease was taken over, or it is over: another worker's record counts",
-    "rejected": "its record contradicts itself, and is kept in games_conflict",
+    "rejected": "its record contradicts itself, and is kept in refused_games",
 }
 _BATCH_GAMES = 64
 _GATHER_SECONDS = 0.1  # a commit costs the same for one game as for many

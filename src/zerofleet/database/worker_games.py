@@ -279,7 +279,7 @@ class WorkerGames(ConnectionPool):
     ) -> bool:
         """Put a game aside that this worker adopted and that cannot go on: it is not adopted again.
 
-        Its record is kept in ``games_conflict``. False: it is not this worker's any more.
+        Its record is kept in ``refused_games``. False: it is not this worker's any more.
         """
         _log.error("adoption_refused", game_uid=str(game_uid), reason=reason)
         [row] = self._rows(
