@@ -225,7 +225,7 @@ class Watch:
         found.gone = len(self._unaccounted(unanswered))
         twice = len(self._fleet.query(GAMES_STORED_TWICE))
         found.twice += twice
-        [(unread,)] = self._fleet.query("SELECT count(*) FROM rejected_games")
+        [(unread,)] = self._fleet.query("SELECT count(*) FROM unreadable_games")
         for count, what in (
             (found.gone, "finished games are neither stored nor unfinished"),
             (twice, "games are stored under two uids"),

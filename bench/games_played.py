@@ -46,13 +46,13 @@ def played_games(workload: Workload, count: int, seed: int) -> list[GameRecord]:
     search = SearchConfig(**run_of(workload).search.model_dump())
     engine, in_play = (
         SelfPlay(workload.game, count, search, seed),
-        GamesInPlay(workload.game, count),
+        GamesInPlay(workload.game),
     )
     network = NoNetwork(workload.spec.num_actions, count)
     records: list[GameRecord] = []
     observations = engine.select()
     engine.set_accepting(False)  # finish running games: short games end first
-    in_play.begin(datetime.now(UTC))
+    in_play.begin(engine.take_begun(), datetime.now(UTC))
     while len(observations) > 0:
         policy_logits, value = network.run(observations)
         engine.backup(policy_logits, value, 1)

@@ -31,7 +31,7 @@ REQUIREMENTS = ROOT / "deploy" / "check-requirements.txt"
 KUBERNETES = ("1.30", "1.32", "1.34", "1.37")
 # A check that lets this pass checks nothing.
 _TYPO = "{apiVersion: v1, kind: Service, metadata: {name: x}, spec: {prots: []}}"
-# Kinds that operators bring; tests/repo/k8s/schemas.py has their schemas.
+# Kinds that operators bring; tests/repo/k8s/operator_kinds.yaml has their schemas.
 OPERATORS = ("keda.sh/", "monitoring.coreos.com/", "cert-manager.io/")
 # The others have the same Deployments, and would only be scanned again.
 SCANNED = ("local", "production", "production-gpu")

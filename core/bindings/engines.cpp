@@ -107,6 +107,13 @@ void bind_self_play(nb::module_& module) {
       .def("backup", &backup<SelfPlayEngine>, "policy_logits"_a, "value"_a, "model_version"_a,
            nb::sig(kBackupSignature), kBackupDoc)
       .def(
+          "take_begun",
+          [](const PySelfPlay& self) {
+            return self.run([](SelfPlayEngine& engine) { return engine.take_begun(); });
+          },
+          "The game_ids of the games that began since the last call, in order.\n\n"
+          "A game that began and ended within one `select` is among them, an adopted one is not.")
+      .def(
           "take_finished",
           [](const PySelfPlay& self) {
             return self.run([](SelfPlayEngine& engine) { return engine.take_finished(); });

@@ -299,6 +299,8 @@ void bind_config(nb::module_& module) {
       .def_ro("c_puct", &C::c_puct)
       .def_ro("c_puct_growth", &C::c_puct_growth)
       .def_ro("c_puct_base", &C::c_puct_base)
+      .def_prop_ro("simulations_of_fast_search", &C::simulations_of_fast_search,
+                   "fast_simulations, or else a tenth of num_simulations, at least 1.")
       .def_prop_ro("fpu", [](const C& c) { return name_of(kFpuNames, c.fpu); })
       .def_ro("fpu_reduction", &C::fpu_reduction)
       .def_ro("root_fpu_reduction", &C::root_fpu_reduction)

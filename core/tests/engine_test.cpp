@@ -258,6 +258,33 @@ void an_adopted_game_goes_on() {
   check_throws<std::invalid_argument>([&] { other->adopt(wrong); });
 }
 
+// Each game that began here is told once, in order, before its record is; adopted ones are not.
+void the_games_that_began_are_told() {
+  const auto config = small_config();
+  const auto engine = make_self_play("tic_tac_toe", 3, config, 5);
+  HashPredictor predictor(engine->row_shape());
+  check(engine->take_begun().empty());
+  engine->backup(predictor.predict(engine->select(), 1));
+  check(engine->take_begun() == std::vector<std::int64_t>{0, 1, 2});
+  check(engine->take_begun().empty());
+  while (engine->unfinished().empty()) engine->backup(predictor.predict(engine->select(), 1));
+  const std::int64_t adopted = engine->adopt(engine->unfinished()[0]);
+  check(adopted == 3);
+  std::vector<std::int64_t> begun = {0, 1, 2};
+  bool was_adopted_played = false;
+  for (std::size_t finished = 0; finished < 200;) {
+    engine->backup(predictor.predict(engine->select(), 1));  // later ones come from the cache
+    for (const std::int64_t id : engine->take_begun()) begun.push_back(id);
+    for (const GameColumns& game : engine->take_finished()) {
+      ++finished;
+      was_adopted_played |= game.game_id == adopted;
+      check(game.game_id == adopted || std::ranges::count(begun, game.game_id) == 1);
+    }
+  }
+  check(was_adopted_played && std::ranges::count(begun, adopted) == 0);
+  check(std::ranges::is_sorted(begun));
+}
+
 void draining_ends_all_games() {
   const auto engine = make_self_play("tic_tac_toe", 4, small_config(), 5);
   HashPredictor predictor(engine->row_shape());
@@ -372,6 +399,7 @@ int main() {
       {"model versions", model_versions_are_of_the_latest_answer},
       {"saving", saving_loses_no_ply},
       {"adopt", an_adopted_game_goes_on},
+      {"begun", the_games_that_began_are_told},
       {"draining", draining_ends_all_games},
       {"full cache", a_full_cache_still_asks},
       {"same rows", the_same_rows_come_until_they_are_answered},

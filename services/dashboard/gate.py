@@ -41,6 +41,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from zerofleet.errors import AccessDeniedError, OverloadedError
+from zerofleet.printable import printable
 from zerofleet.service import first_of
 from zerofleet.services.dashboard.toolkit import Client, sio, ui
 from zerofleet.services.dashboard.visitors import SESSION_SECONDS, Visitor, Visitors
@@ -726,8 +727,7 @@ class OneLineASecond(logging.Filter):
 
 def _short(text: str) -> str:
     """Return the first line of a text, printable and not long."""
-    first = text.strip().partition("\n")[0][:_LOG_CHARACTERS]
-    return "".join(each if each.isprintable() else "?" for each in first)
+    return printable(text.strip().partition("\n")[0][:_LOG_CHARACTERS])[:_LOG_CHARACTERS]
 
 
 def _place(error: BaseException) -> str:

@@ -33,7 +33,7 @@ _log = structlog.get_logger()
 
 _GIVEN_UP = {
     "lost": "its lease was taken over, or it is over: another worker's record counts",
-    "rejected": "its record contradicts itself, and is kept in games_conflict",
+    "rejected": "its record contradicts itself, and is kept in refused_games",
 }
 _BATCH_GAMES = 64
 _GATHER_SECONDS = 0.1  # a commit costs the same for one game as for many
@@ -54,20 +54,13 @@ class _Identity:
 class GamesInPlay:
     """Maps an engine's game ids to identities that last as long as the game, wherever it goes on.
 
-    The engine numbers games as they start, and adopted ones as they are queued; a free slot takes
-    the next adopted game, or starts a new one.
-
     Args:
-        slots: games that the engine plays at once.
+        game: name of the game.
     """
 
-    def __init__(self, game: str, slots: int) -> None:
-        self.slots = slots
+    def __init__(self, game: str) -> None:
         self._game = game
         self._identities: dict[int, _Identity] = {}
-        self._next_id = 0
-        self._free_slots = slots
-        self._queued = 0  # adopted games without a slot
         self.clock_ahead = timedelta(0)
         """How far this machine's clock is ahead of Postgres', by which uids are made."""
 
@@ -81,22 +74,16 @@ class GamesInPlay:
         """Games that are played here and ours."""
         return [identity.game_uid for identity in self._identities.values() if identity.ours]
 
-    def begin(self, now: datetime) -> None:
-        """Every free slot has begun a game; to be called after each ``select``."""
-        while self._free_slots > 0:
-            if self._queued > 0:
-                self._queued -= 1
-                self._free_slots -= 1
-            else:
-                self._open(now)
+    def begin(self, game_ids: Iterable[int], now: datetime) -> None:
+        """Give uids to games that the engine has begun; to be called before they finish here."""
+        for game_id in game_ids:
+            self._identities[game_id] = _Identity(new_game_uid(now - self.clock_ahead), now)
 
     def adopt(self, game_id: int, record: GameRecord, epoch: int) -> None:
         """A game that another worker began is ours now, under its own uid and start."""
         self._identities[game_id] = _Identity(
             record.game_uid, record.started_at, epoch, record.length
         )
-        self._next_id = max(self._next_id, game_id + 1)
-        self._queued += 1
 
     def renew(self, game_uid: UUID, epoch: int) -> bool:
         """A game that this engine plays already was adopted anew: its epoch has grown."""
@@ -150,16 +137,8 @@ class GamesInPlay:
 
         The record is made once and kept until it is stored: each delivery is the same bytes.
         """
-        while game.game_id >= self._next_id:
-            self._open(now)  # it began since the last ``begin``
         identity = self._identities.pop(game.game_id)
-        self._free_slots += 1
         return (self._record(game, identity, now), identity.epoch) if identity.ours else None
-
-    def _open(self, now: datetime) -> None:
-        self._identities[self._next_id] = _Identity(new_game_uid(now - self.clock_ahead), now)
-        self._next_id += 1
-        self._free_slots -= 1
 
     def _record(
         self, game: GameColumns, identity: _Identity, finished_at: datetime | None

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from zerofleet_core import SelfPlay
+from zerofleet_core import SearchConfig, SelfPlay
 
 from zerofleet.config import RunConfig
 from zerofleet.database import WorkerGames
@@ -179,10 +179,9 @@ class PlyCost:
     have played some, because it changes while simulations grow over a run.
     """
 
-    def __init__(self, run: RunConfig) -> None:
-        search, play = run.search, run.selfplay
-        share = search.full_search_share
-        fast = search.fast_simulations or max(1, search.num_simulations // 10)
+    def __init__(self, run: RunConfig, search: SearchConfig) -> None:
+        play, share = run.selfplay, search.full_search_share
+        fast = search.simulations_of_fast_search
         self._expected = share * search.num_simulations + (1 - share) * fast
         self._enough_plies = _PLIES_TO_COUNT * play.engines * play.games_per_engine
         self._since = PlayTotals()  # totals from which the cost is counted ...

@@ -14,7 +14,7 @@ from uuid import UUID
 import structlog
 from zerofleet_core import SearchConfig, SelfPlay
 
-from zerofleet.config import RunConfig
+from zerofleet.config import RunConfig, SelfplaySection
 from zerofleet.database import SelfplayDatabase, Submission, WorkerGames
 from zerofleet.errors import StoreUnavailableError
 from zerofleet.fleet.figures import SelfplayFigures
@@ -72,21 +72,19 @@ class Worker:
         self.loops: list[EngineLoop] = []
         for number, seed in zip(range(play.engines), settings.seeds(run.seed), strict=False):
             engine = SelfPlay(run.game.name, play.games_per_engine, search, seed)
-            in_play = GamesInPlay(run.game.name, play.games_per_engine)
+            in_play = GamesInPlay(run.game.name)
             patient = PatientPredictor(
                 predictor, self.waits, f"engine {number}", FIRST_MODEL, "idle"
             )
             self.loops.append(
-                EngineLoop(
-                    engine, in_play, patient, self.writer, self.unfinished, play.save_every_plies
-                )
+                EngineLoop(engine, in_play, patient, self.writer, self.unfinished, play)
             )
         self.resignation = ResignThresholdReader(
             run, database, [loop.engine for loop in self.loops]
         )
         self.figures = SelfplayFigures()
         """Figures of the last heartbeat."""
-        self._rates = Rates(PlyCost(run))
+        self._rates = Rates(PlyCost(run, search))
         self._registered = False
 
     async def run(self, stop: asyncio.Event, *tasks: Coroutine[Any, Any, object]) -> None:
@@ -274,8 +272,8 @@ class EngineLoop:
         predictor: retries by itself, so its errors are final.
         writer: stores finished games.
         unfinished: saves games that are not finished.
-        save_every_plies: while Postgres is up, a crash loses fewer than this many plies per game
-            (at most 2 if this is 1 or 2).
+        section: how many games the engine plays, and how often they are saved. While Postgres is
+            up, a crash loses fewer than ``save_every_plies`` per game (at most 2 if it is 1 or 2).
     """
 
     def __init__(
@@ -285,7 +283,7 @@ class EngineLoop:
         predictor: Predictor,
         writer: GameWriter,
         unfinished: UnfinishedGames,
-        save_every_plies: int,
+        section: SelfplaySection,
     ) -> None:
         self.engine = engine
         self.in_play = in_play
@@ -293,11 +291,12 @@ class EngineLoop:
         self._predictor = predictor
         self._writer = writer
         self._unfinished = unfinished
+        self._save_every = section.save_every_plies
         # Most plies of one game between two checks: the plies of one `select`, one of a `backup`.
-        self._plies_at_once = max(1, save_every_plies // 4) + 1
+        self._plies_at_once = max(1, self._save_every // 4) + 1
         engine.set_plies_per_select(self._plies_at_once - 1)
-        self._save_every = save_every_plies
-        self._plies_apart = in_play.slots * save_every_plies // 64  # between saves that could wait
+        # Plies between two saves that could wait.
+        self._plies_apart = section.games_per_engine * self._save_every // 64
         self._plies_at_save = 0
         self._looked_at_ply = 0
         self._saving: asyncio.Task[bool] | None = None
@@ -323,12 +322,12 @@ class EngineLoop:
     def collect(self) -> None:
         """Hand finished games to the writer."""
         now = _now()
+        self.in_play.begin(self.engine.take_begun(), now)
         for game in self.engine.take_finished():
             finished = self.in_play.finish(game, now)
             if finished is not None:
                 record, epoch = finished
                 self._writer.put(Submission(record=record, epoch=epoch))
-        self.in_play.begin(now)
 
     async def adopt(self, adopted: Sequence[tuple[GameRecord, int]]) -> None:
         """Resume other workers' games as soon as slots are free.

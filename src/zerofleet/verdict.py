@@ -79,7 +79,7 @@ class Grounds:
     """The figures behind a verdict; None where no games were counted."""
 
     decided_by: str | None = None
-    score: float | None = None  # of the candidate over the counted games, points per game
+    score: float | None = None  # points per game of the candidate over the counted games
     llr: float | None = None
     games_counted: int | None = None
     duplicates: int | None = None  # games left out

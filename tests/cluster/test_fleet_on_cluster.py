@@ -318,7 +318,7 @@ def test_no_game_was_lost_or_stored_twice(cluster: Any) -> None:
     lost = ended - stored - unfinished
     unstored = acknowledged.keys() - stored
     twice = [uid for uid, count in acknowledged.items() if count > 1]
-    unread = cluster.sql("SELECT game_uid FROM rejected_games")
+    unread = cluster.sql("SELECT game_uid FROM unreadable_games")
     cluster.seen(
         "ledger",
         f"{len(ended)} games ended, {len(stored)} stored, {len(unfinished)} unfinished; "

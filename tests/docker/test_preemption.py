@@ -184,7 +184,7 @@ def test_no_game_was_lost_or_stored_twice(stack: Any, ledger: Path) -> None:
     lost = ended - stored - unfinished
     unstored = acknowledged.keys() - stored
     twice = [uid for uid, count in acknowledged.items() if count > 1]
-    unread = stack.sql("SELECT game_uid FROM rejected_games")
+    unread = stack.sql("SELECT game_uid FROM unreadable_games")
     print(
         f"\n{len(ended)} games ended, {len(stored)} stored, {len(unfinished)} unfinished; "
         f"lost {len(lost)}, stored twice {len(twice) + len(doubled)}, unreadable {len(unread)}"

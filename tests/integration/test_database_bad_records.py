@@ -231,7 +231,7 @@ def test_a_record_that_contradicts_itself_is_kept_with_the_reason(
     bad = whole | {"record": whole["record"] | change(whole["record"])}
     for _ in range(2):
         assert database._submit("test", "w", json.dumps([bad])) == [("rejected", reason)]
-    assert rows(database, "SELECT reason, worker FROM games_conflict") == [(reason, "w")]
+    assert rows(database, "SELECT reason, worker FROM refused_games") == [(reason, "w")]
     assert database.submit_game("test", "w", Submission(FINISHED)) == "stored"
 
 
@@ -243,7 +243,7 @@ def test_the_one_who_sends_a_bad_record_is_told(database: Database) -> None:
     worse = changed(UNFINISHED, model_version=np.zeros(5, np.int32))
     saved = [(numbered(UNFINISHED, 1), 0), (worse, 0)]
     assert database.save_unfinished("test", "w", saved, 60) == ["saved", "rejected"]
-    assert rows(database, "SELECT reason FROM games_conflict ORDER BY reason DESC") == [
+    assert rows(database, "SELECT reason FROM refused_games ORDER BY reason DESC") == [
         ("a value is not in [-1, 1]",),
         ("a model version is not positive",),
     ]
@@ -308,14 +308,16 @@ def test_the_statements_of_the_docs_show_what_was_set_aside(database: Database) 
     page = (Path(__file__).parents[2] / "docs/operations.md").read_text()
     shown = [
         rows(database, statement)
-        for statement in re.findall(r"`(SELECT [^`]*(?:games_conflict|rejected_games)[^`]*)`", page)
+        for statement in re.findall(
+            r"`(SELECT [^`]*(?:refused_games|unreadable_games)[^`]*)`", page
+        )
     ]
     [[conflict], [rejection]] = shown
     assert conflict[1:] == ("test", "w", "a value is not in [-1, 1]", FINISHED.game_uid)
     assert rejection[1:4] == ("test", "v", "it does not replay")
-    [forget] = re.findall(r"`(DELETE FROM rejected_games [^`]*)`", page)
+    [forget] = re.findall(r"`(DELETE FROM unreadable_games [^`]*)`", page)
     database._run(forget.replace("NAME", "test"))
-    assert rows(database, "SELECT * FROM rejected_games") == []
+    assert rows(database, "SELECT * FROM unreadable_games") == []
 
 
 def test_two_tables_that_differ_by_the_same_are_both_found(database: Database) -> None:
@@ -353,7 +355,7 @@ def test_an_unfinished_game_that_no_worker_can_read_is_put_aside(
     [(adopted, epoch)] = database.adopt_unfinished("test", "heir", 10, 60)
     assert (adopted.game_uid, epoch) == (UNFINISHED.game_uid, 1)
     assert rows(database, "SELECT game_uid FROM unfinished_games") == [(UNFINISHED.game_uid,)]
-    [(uid, reason, worker)] = rows(database, "SELECT game_uid, reason, worker FROM games_conflict")
+    [(uid, reason, worker)] = rows(database, "SELECT game_uid, reason, worker FROM refused_games")
     assert (uid, worker) == (bad, "heir")
     assert reason.startswith("this is not a record of a game")
     assert database.adopt_unfinished("test", "third", 10, 60) == []
@@ -364,7 +366,7 @@ def test_a_record_of_another_game_is_put_aside(database: Database) -> None:
     with database._transaction() as connection:
         connection.execute(text(f"UPDATE unfinished_games SET game_uid = '{UUID(int=7)}'"))
     assert database.adopt_unfinished("test", "heir", 10, 60) == []
-    [(reason,)] = rows(database, "SELECT reason FROM games_conflict")
+    [(reason,)] = rows(database, "SELECT reason FROM refused_games")
     assert reason == f"the record is of game {UNFINISHED.game_uid}"
 
 

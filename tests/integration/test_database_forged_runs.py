@@ -10,6 +10,7 @@ import pytest
 from psycopg2 import errors
 
 from tests.integration.kept_searches import ask
+from tests.support.databases import NAMES_BEFORE_1006
 from tests.support.random_records import random_record
 from zerofleet.config import run_from_values
 from zerofleet.database import Database, Submission, migrate
@@ -99,7 +100,8 @@ def test_a_database_that_holds_faulty_runs_starts_and_says_so(
     ask(database, "DELETE FROM partition_tries")
     ask(database, "UPDATE definitions SET digest = 'other'")
     ask(database, "UPDATE alembic_version SET version_num = '1003'")
-    ask(database, "DROP INDEX games_conflict_at")
+    for statement in (*NAMES_BEFORE_1006, "DROP INDEX games_conflict_at"):
+        ask(database, statement)
     ask(database, "DROP TABLE trainer_progress CASCADE")
     said: list[str] = []
     migrate(database_url, say=said.append)
@@ -147,36 +149,34 @@ def conflicts(database: Database) -> Callable[[], list[str]]:
         [whole] = json.loads(encode_submissions([Submission(random_record(7))]))
         broken = json.dumps([whole | {"kind": "other"}])
         assert [status for status, _ in database._submit("test", "me", broken)] == ["rejected"]
-        return [name for (name,) in ask(database, "SELECT DISTINCT worker FROM games_conflict")]
+        return [name for (name,) in ask(database, "SELECT DISTINCT worker FROM refused_games")]
 
     return deliver
 
 
 def fill(database: Database, rows: int, age: str) -> None:
-    ask(database, "ALTER TABLE games_conflict DISABLE TRIGGER bounded")
+    ask(database, "ALTER TABLE refused_games DISABLE TRIGGER bounded")
     ask(
         database,
-        "INSERT INTO games_conflict (game_uid, content_sha256, run, reason, worker, record, at) "
+        "INSERT INTO refused_games (game_uid, content_sha256, run, reason, worker, record, at) "
         "SELECT gen_random_uuid(), 'x', 'test', 'old', 'another', '{}', "
         f"now() - interval '{age}' FROM generate_series(1, {rows})",
     )
-    ask(database, "ALTER TABLE games_conflict ENABLE TRIGGER bounded")
+    ask(database, "ALTER TABLE refused_games ENABLE TRIGGER bounded")
 
 
-def test_refused_deliveries_are_bounded(
-    database: Database, conflicts: Callable[[], list[str]]
-) -> None:
+def test_refused_games_are_bounded(database: Database, conflicts: Callable[[], list[str]]) -> None:
     fill(database, 10_000, "1 day")
     assert conflicts() == ["another"]
     ask(
         database,
-        "DELETE FROM games_conflict "
-        "WHERE conflict_id = (SELECT max(conflict_id) FROM games_conflict)",
+        "DELETE FROM refused_games "
+        "WHERE conflict_id = (SELECT max(conflict_id) FROM refused_games)",
     )
     assert set(conflicts()) == {"another", "me"}
 
 
-def test_old_refused_deliveries_make_room(
+def test_old_refused_games_make_room(
     database: Database, conflicts: Callable[[], list[str]]
 ) -> None:
     fill(database, 50, "91 days")
@@ -186,12 +186,12 @@ def test_old_refused_deliveries_make_room(
 def test_a_refused_delivery_has_a_size(database: Database) -> None:
     ask(
         database,
-        "INSERT INTO games_conflict (game_uid, run, reason, worker, record) VALUES "
+        "INSERT INTO refused_games (game_uid, run, reason, worker, record) VALUES "
         "(gen_random_uuid(), 'test', repeat('r', 5000), repeat('w', 5000), "
         "to_json(repeat('x', 16000001)))",
     )
     [kept] = ask(
         database,
-        "SELECT length(reason), length(worker), record ->> 'left_out_bytes' FROM games_conflict",
+        "SELECT length(reason), length(worker), record ->> 'left_out_bytes' FROM refused_games",
     )
     assert kept == (1000, 200, "16000003")

@@ -135,7 +135,7 @@ def test_the_same_uid_with_other_content_is_kept_aside(database: Database) -> No
     assert database.submit_games("test", "w", [Submission(record)]) == ["stored"]
     for _ in range(3):
         assert database.submit_games("test", "v", [Submission(other)]) == ["conflict"]
-    [(reason, worker, kept)] = rows(database, "SELECT reason, worker, record FROM games_conflict")
+    [(reason, worker, kept)] = rows(database, "SELECT reason, worker, record FROM refused_games")
     assert (reason, worker) == ("the uid belongs to another record", "v")
     assert kept["content_sha256"] == f"\\x{other.digest().hex()}"
 

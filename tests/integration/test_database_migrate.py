@@ -3,7 +3,8 @@
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 from alembic.script import ScriptDirectory
 from psycopg2 import errors, sql
 
+from tests.support.databases import NAMES_BEFORE_1006
 from tests.support.random_records import random_record
 from zerofleet.config import run_from_values
 from zerofleet.database import Database, Submission, migrate, schema
@@ -51,6 +53,7 @@ def test_tables_of_the_first_revision_get_what_they_lack(database_url: str) -> N
         database_url,
         "ALTER TABLE train_metrics DROP COLUMN soft_policy_loss CASCADE",  # and of the view
         "ALTER TABLE games DROP COLUMN opening_plies CASCADE",
+        *NAMES_BEFORE_1006,
         "DROP INDEX games_conflict_at",
         "ALTER TABLE position_needs DROP COLUMN limit_since CASCADE",
         "ALTER TABLE position_needs DROP COLUMN limit_warning CASCADE",
@@ -69,6 +72,21 @@ def test_tables_of_the_first_revision_get_what_they_lack(database_url: str) -> N
     assert run(database_url, told_plies) == [(None,), (0,)]
     told = "SELECT step, train_policy_loss, soft_policy_loss FROM training_curve ORDER BY step"
     assert run(database_url, told) == [(100, 1.5, None), (200, 1.5, 1.25)]
+
+
+def test_a_running_trainer_of_1_0_still_notes_unreadable_games(
+    database: Database, role_url: Callable[[str], str]
+) -> None:
+    """It uses the name that their table had."""
+    insert = "INSERT INTO rejected_games (run, game_uid, reason) VALUES ('test', '{}', 'r')"
+    uid = random_record(1).game_uid
+    with closing(psycopg2.connect(role_url("trainer"))) as trainer, trainer.cursor() as cursor:
+        for _ in range(2):
+            cursor.execute(insert.format(uid) + " ON CONFLICT DO NOTHING")
+        trainer.commit()
+        cursor.execute("SELECT game_uid FROM rejected_games WHERE run = 'test'")
+        assert cursor.fetchall() == [(str(uid),)]
+    assert database.summary("test").rejected_games == 1
 
 
 def test_a_second_migration_changes_nothing(database_url: str) -> None:
@@ -175,10 +193,15 @@ def sources(kind: str) -> list[str]:
     """Each name that our files define, once for each definition."""
     pattern = rf"^\s*\"?CREATE\s+(?:OR\s+REPLACE\s+)?{kind}\s+(\w+)"
     folder = SCRIPTS.parent
+    paths = sorted([*folder.rglob("*.sql"), *folder.glob("migrations/versions/*.py")])
+    texts = [path.read_text() for path in paths]
+    renamed = dict(
+        pair for text in texts for pair in re.findall(rf"ALTER {kind} (\w+) RENAME TO (\w+)", text)
+    )
     return [
-        name
-        for path in sorted([*folder.rglob("*.sql"), *folder.glob("migrations/versions/*.py")])
-        for name in re.findall(pattern, path.read_text(), re.MULTILINE | re.IGNORECASE)
+        renamed.get(name, name)
+        for text in texts
+        for name in re.findall(pattern, text, re.MULTILINE | re.IGNORECASE)
     ]
 
 

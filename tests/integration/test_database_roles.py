@@ -9,14 +9,14 @@ from psycopg2 import errors
 from tests.support.databases import DatabaseTemplate
 from tests.support.random_records import random_record
 from zerofleet.config import run_from_values
-from zerofleet.database import Database, MatchGame, Submission
+from zerofleet.database import Database, EvaluatorDatabase, MatchGame, Submission, TrainerDatabase
 from zerofleet.errors import ConfigError, StaleEpochError
 from zerofleet.verdict import GateRule
 
 ROLES = ("worker", "trainer", "evaluator", "console", "visitor")
 EVERYBODY = {"runs", "models", "promotions", "alembic_version", "definitions", "model_variants"}
 TABLES = EVERYBODY | {
-    *("games", "positions", "unfinished_games", "rejected_games", "games_conflict"),
+    *("games", "positions", "unfinished_games", "unreadable_games", "refused_games"),
     *("matches", "match_games", "exams", "ratings"),
     *("fences", "train_metrics", "train_events", "trainer_progress", "resign_thresholds"),
     *("position_partitions", "position_needs", "partition_tries"),
@@ -26,14 +26,14 @@ VIEWS = {
     *("duplicates", "game_moves", "promotion_history", "match_history", "variant_history"),
     *("resign_audit", "resign_check", "resign_history", "training_curve", "value_by_stage"),
     *("rated_games", "ratings_with_interval", "positions_on_disk"),
-    *("recent_play", "training_warnings", "exam_results"),
+    *("recent_play", "training_warnings", "exam_results", "rejected_games"),
 }
 MAY_READ = {
     "worker": EVERYBODY,
     "trainer": EVERYBODY
-    | {"games", "positions", "rejected_games", "position_needs", "position_partitions"}
+    | {"games", "positions", "unreadable_games", "position_needs", "position_partitions"}
     | {"train_metrics", "train_events", "trainer_progress", "resign_thresholds", "recent_play"}
-    | {"training_warnings"},
+    | {"training_warnings", "rejected_games"},
     "evaluator": EVERYBODY
     | {"games", "matches", "match_games", "rated_games", "exams", "ratings", "fences"},
     "console": TABLES | VIEWS,
@@ -41,7 +41,7 @@ MAY_READ = {
 }
 MAY_INSERT = {
     "worker": set[str](),
-    "trainer": {"models", "model_variants", "rejected_games", "position_needs"}
+    "trainer": {"models", "model_variants", "unreadable_games", "rejected_games", "position_needs"}
     | {"train_metrics", "train_events", "trainer_progress", "resign_thresholds"},
     "evaluator": {"matches", "match_games", "promotions", "exams", "ratings"},
     "console": set[str](),
@@ -278,7 +278,7 @@ def test_every_service_can_do_its_work_in_its_own_role(
         assert worker.positions_ahead("test", 1.0).positions > 0
         with pytest.raises(ConfigError, match="permission denied for table games"):
             worker.count_games("test")
-    with Database(role_url("trainer")) as trainer:
+    with TrainerDatabase(role_url("trainer")) as trainer:
         trainer.wait_ready(5)
         epoch = trainer.acquire_fence("test", "trainer")
         assert len(trainer.read_games("test", 0, 10).games) == 1
@@ -291,7 +291,7 @@ def test_every_service_can_do_its_work_in_its_own_role(
         trainer.reject_game("test", random_record(1).game_uid, "a test")
         asked = {"false_positive_share": 0.05, "min_games": 1, "window_games": 10, "highest": -0.1}
         assert trainer.compute_v_resign("test", **asked).threshold is None
-    with Database(role_url("evaluator")) as evaluator:
+    with EvaluatorDatabase(role_url("evaluator")) as evaluator:
         epoch = evaluator.acquire_fence("test", "evaluator")
         evaluator.promote("test", 1, None, "e", 0, epoch=epoch)
         asked = {"games": 2, "num_simulations": 1, "seed": 1, "epoch": epoch}

@@ -107,7 +107,7 @@ async def test_a_worker_plays_on_whatever_lies_among_the_unfinished_games(
     async with running(worker):
         await until(lambda: str(begun.game_uid) in stored_games(database))
         await until(lambda: worker.writer.answers["stored"] > 20)
-    aside = query(database, "SELECT game_uid::text AS uid, reason, worker FROM games_conflict")
+    aside = query(database, "SELECT game_uid::text AS uid, reason, worker FROM refused_games")
     assert {(row.uid, row.worker) for row in aside} == {
         (str(illegal.game_uid), "heir"),
         (nothing, "heir"),

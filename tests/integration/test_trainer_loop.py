@@ -280,7 +280,7 @@ def test_a_game_that_does_not_replay_is_left_out(surroundings: Surroundings) -> 
     assert surroundings.database.submit_games("loop", "worker", [Submission(bad)]) == ["stored"]
     surroundings.submit(range(60))
     surroundings.train_until(lambda: len(surroundings.steps()) >= 2)
-    rows = surroundings.query("SELECT game_uid::text, reason FROM rejected_games")
+    rows = surroundings.query("SELECT game_uid::text, reason FROM unreadable_games")
     assert [row[0] for row in rows] == [str(bad.game_uid)]
     assert "result" in rows[0][1]
 
@@ -297,7 +297,7 @@ def test_games_that_cannot_be_read_do_not_stop_a_run(surroundings: Surroundings)
             (bad,),
         )
     surroundings.train_until(lambda: len(surroundings.steps()) >= 2)
-    rows = surroundings.query("SELECT game_uid::text, reason FROM rejected_games")
+    rows = surroundings.query("SELECT game_uid::text, reason FROM unreadable_games")
     assert {row[0] for row in rows} == set(bad)
     assert all("is no plain array" in row[1] for row in rows)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
@@ -27,4 +28,19 @@ def fleets(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Manifests]:
     if kubectl is None:
         is_missing(render_deploy.NO_KUBECTL, "NEEDS_KUBECTL")
     files = render_deploy.render(kubectl, tmp_path_factory.mktemp("deploy"))
-    return {name: Manifests.read(path) for name, path in files.items()}
+    return {
+        name: Manifests.read(path, {} if name.startswith("local") else made_by_the_page())
+        for name, path in files.items()
+    }
+
+
+def made_by_the_page() -> dict[tuple[str, str], set[str]]:
+    """Return the objects that docs/kubernetes.md has a person make, and their keys."""
+    text = (ROOT / "docs" / "kubernetes.md").read_text().replace("\\\n", " ")
+    kinds = {"secret generic": "Secret", "configmap": "ConfigMap"}
+    return {
+        (kinds[kind], name): {
+            key.rpartition("/")[2] for key in re.findall(r"--from-file=([^\s=]+)", rest)
+        }
+        for kind, name, rest in re.findall(r"create (secret generic|configmap) ([\w-]+)(.*)", text)
+    }

@@ -26,6 +26,14 @@ Short games that began and ended at the same instant may have the same moves; th
 every ply, noise and all, they cannot have.
 """
 
+NAMES_BEFORE_1006 = (
+    "DROP VIEW rejected_games",
+    "ALTER TABLE unreadable_games RENAME TO rejected_games",
+    "ALTER TABLE refused_games RENAME TO games_conflict",
+    "ALTER INDEX refused_games_at RENAME TO games_conflict_at",
+)
+"""Statements that give tables the names that they had before revision 1006."""
+
 
 class DatabaseTemplate:
     """A migrated database that others are copied from, in about 20 ms each.

@@ -38,11 +38,11 @@ def finish_games(
     while len(finished) < count:
         now = next(clock)
         engine.select()
+        in_play.begin(engine.take_begun(), now)
         for game in engine.take_finished():
             record = in_play.finish(game, now)
             if record is not None:
                 finished.append(record)
-        in_play.begin(now)
         step(engine)
     return finished
 
@@ -56,7 +56,7 @@ def one_unfinished(engine: SelfPlay, plies: int) -> GameColumns:
 
 
 def test_every_game_has_its_own_uid_and_began_before_it_ended(clock: Iterator[datetime]) -> None:
-    engine, in_play = SelfPlay(GAME, 4, SEARCH, 1), GamesInPlay(GAME, 4)
+    engine, in_play = SelfPlay(GAME, 4, SEARCH, 1), GamesInPlay(GAME)
     records = [record for record, _ in finish_games(engine, in_play, clock, 40)]
     assert len({record.game_uid for record in records}) == len(records)
     for record in records:
@@ -66,8 +66,9 @@ def test_every_game_has_its_own_uid_and_began_before_it_ended(clock: Iterator[da
 
 
 def test_an_unfinished_game_keeps_its_uid(clock: Iterator[datetime]) -> None:
-    engine, in_play = SelfPlay(GAME, 1, SEARCH, 1), GamesInPlay(GAME, 1)
-    in_play.begin(BEGUN)
+    engine, in_play = SelfPlay(GAME, 1, SEARCH, 1), GamesInPlay(GAME)
+    engine.select()
+    in_play.begin(engine.take_begun(), BEGUN)
     game = one_unfinished(engine, 3)
     before, epoch = in_play.unfinished(game)
     assert (epoch, before.length, before.started_at) == (0, 3, BEGUN)
@@ -78,11 +79,12 @@ def test_an_unfinished_game_keeps_its_uid(clock: Iterator[datetime]) -> None:
 
 
 def test_an_adopted_game_keeps_uid_start_and_new_epoch(clock: Iterator[datetime]) -> None:
-    engine, in_play = SelfPlay(GAME, 1, SEARCH, 1), GamesInPlay(GAME, 1)
-    in_play.begin(BEGUN)
+    engine, in_play = SelfPlay(GAME, 1, SEARCH, 1), GamesInPlay(GAME)
+    engine.select()
+    in_play.begin(engine.take_begun(), BEGUN)
     record, _ = in_play.unfinished(one_unfinished(engine, 4))
 
-    heir, heirs = SelfPlay(GAME, 2, SEARCH, 2), GamesInPlay(GAME, 2)
+    heir, heirs = SelfPlay(GAME, 2, SEARCH, 2), GamesInPlay(GAME)
     heirs.adopt(heir.adopt(record.columns), record, 7)
     assert heirs.adopted == 1
     finished = finish_games(heir, heirs, clock, 20)
@@ -98,13 +100,14 @@ def test_an_adopted_game_keeps_uid_start_and_new_epoch(clock: Iterator[datetime]
 
 
 def test_an_adopted_game_may_be_resigned_as_it_might_before(clock: Iterator[datetime]) -> None:
-    engine, in_play = SelfPlay(GAME, 1, SEARCH, 1), GamesInPlay(GAME, 1)
+    engine, in_play = SelfPlay(GAME, 1, SEARCH, 1), GamesInPlay(GAME)
     engine.set_resignation(-0.9, 1.0)
-    in_play.begin(BEGUN)
+    engine.select()
+    in_play.begin(engine.take_begun(), BEGUN)
     record, _ = in_play.unfinished(one_unfinished(engine, 2))
     assert (record.columns.resign_threshold, record.columns.plays_on) == (pytest.approx(-0.9), True)
 
-    heir, heirs = SelfPlay(GAME, 1, SEARCH, 2), GamesInPlay(GAME, 1)
+    heir, heirs = SelfPlay(GAME, 1, SEARCH, 2), GamesInPlay(GAME)
     heir.set_resignation(-0.5, 0.0)
     heirs.adopt(heir.adopt(record.columns), record, 1)
     finished = [record for record, _ in finish_games(heir, heirs, clock, 3)]
@@ -123,7 +126,7 @@ def test_an_adopted_game_may_be_resigned_as_it_might_before(clock: Iterator[date
 
 
 def test_a_resigned_game_is_a_record(clock: Iterator[datetime]) -> None:
-    engine, in_play = SelfPlay(GAME, 2, SEARCH, 1), GamesInPlay(GAME, 2)
+    engine, in_play = SelfPlay(GAME, 2, SEARCH, 1), GamesInPlay(GAME)
     engine.set_resignation(0.5, 0.0)  # every value is below it
     for record, _ in finish_games(engine, in_play, clock, 6):
         assert (record.reason, record.length, record.result) == ("resign", 1, 1)
@@ -132,8 +135,9 @@ def test_a_resigned_game_is_a_record(clock: Iterator[datetime]) -> None:
 
 
 def test_plies_are_unsaved_until_saved_and_never_again() -> None:
-    engine, in_play = SelfPlay(GAME, 1, SEARCH, 1), GamesInPlay(GAME, 1)
-    in_play.begin(BEGUN)
+    engine, in_play = SelfPlay(GAME, 1, SEARCH, 1), GamesInPlay(GAME)
+    engine.select()
+    in_play.begin(engine.take_begun(), BEGUN)
     early = one_unfinished(engine, 2)
     late = one_unfinished(engine, 4)
     assert in_play.unsaved_plies(late) == 4
@@ -144,8 +148,9 @@ def test_plies_are_unsaved_until_saved_and_never_again() -> None:
 
 
 def test_a_disowned_game_gives_no_record(clock: Iterator[datetime]) -> None:
-    engine, in_play = SelfPlay(GAME, 1, SEARCH, 1), GamesInPlay(GAME, 1)
-    in_play.begin(BEGUN)
+    engine, in_play = SelfPlay(GAME, 1, SEARCH, 1), GamesInPlay(GAME)
+    engine.select()
+    in_play.begin(engine.take_begun(), BEGUN)
     game = one_unfinished(engine, 2)
     lost, _ = in_play.unfinished(game)
     assert in_play.held == [lost.game_uid]
@@ -157,8 +162,9 @@ def test_a_disowned_game_gives_no_record(clock: Iterator[datetime]) -> None:
 
 
 def test_a_refusal_of_an_old_epoch_disowns_nothing() -> None:
-    engine, in_play = SelfPlay(GAME, 1, SEARCH, 1), GamesInPlay(GAME, 1)
-    in_play.begin(BEGUN)
+    engine, in_play = SelfPlay(GAME, 1, SEARCH, 1), GamesInPlay(GAME)
+    engine.select()
+    in_play.begin(engine.take_begun(), BEGUN)
     game = one_unfinished(engine, 2)
     record, sent = in_play.unfinished(game)
     assert in_play.renew(record.game_uid, sent + 1)  # while a save is on its way
@@ -172,20 +178,20 @@ def test_games_that_begin_and_end_within_one_select_are_counted(clock: Iterator[
     search = SearchConfig(
         num_simulations=2, dirichlet_fraction=0.0, temperature=0.0, random_symmetry=False
     )
-    engine, in_play = SelfPlay(GAME, 2, search, 1), GamesInPlay(GAME, 2)
+    engine, in_play = SelfPlay(GAME, 2, search, 1), GamesInPlay(GAME)
     records = [record for record, _ in finish_games(engine, in_play, clock, 200)]
     assert len({record.game_uid for record in records}) == len(records)
 
 
 def test_the_record_is_the_same_bytes_each_time(clock: Iterator[datetime]) -> None:
-    engine, in_play = SelfPlay(GAME, 1, SEARCH, 1), GamesInPlay(GAME, 1)
+    engine, in_play = SelfPlay(GAME, 1, SEARCH, 1), GamesInPlay(GAME)
     [(record, _)] = finish_games(engine, in_play, clock, 1)
     assert GameRecord.from_json(record.to_json()).digest() == record.digest()
 
 
 def test_uids_say_when_a_game_began_by_postgres_clock() -> None:
-    in_play = GamesInPlay(GAME, 1)
+    in_play = GamesInPlay(GAME)
     in_play.clock_ahead = timedelta(days=3)
-    in_play.begin(datetime(2026, 5, 4, tzinfo=UTC))
+    in_play.begin([0], datetime(2026, 5, 4, tzinfo=UTC))
     [uid] = in_play.held
     assert uid.int >> 80 == datetime(2026, 5, 1, tzinfo=UTC).timestamp() * 1000

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, cast
 
 import pytest
+from zerofleet_core import SearchConfig
 
 from zerofleet.config import run_from_values
 from zerofleet.fleet.figures import TrainerFigures
@@ -22,7 +23,8 @@ def cost(**play: Any) -> PlyCost:
         "selfplay": {"games_per_engine": 8, "engines": 2, **play},
         "trainer": {"held_out_share": 0.2},
     }
-    return PlyCost(run_from_values(values))
+    run = run_from_values(values)
+    return PlyCost(run, SearchConfig(**run.search.model_dump()))
 
 
 def test_a_new_worker_costs_what_the_run_file_says() -> None:

@@ -44,6 +44,7 @@ class SelfPlayEngine {
   virtual RowShape row_shape() const = 0;
   virtual std::span<std::uint8_t> select() = 0;
   virtual void backup(const PredictionBatch& prediction) = 0;
+  virtual std::vector<std::int64_t> take_begun() = 0;
   virtual std::vector<GameColumns> take_finished() = 0;
   virtual std::vector<GameColumns> unfinished() const = 0;
   virtual std::vector<std::pair<std::int64_t, int>> plies_in_play() const = 0;

@@ -112,10 +112,7 @@ class GumbelRoot {
   // The child to play without chance.
   int best(const RootView& root) const {
     const int child = best_in_play(root);
-    if (is_open(root.tree, kRoot, child)) return child;
-    std::vector<std::int32_t> weights;
-    root.open_visits(weights);
-    return most_visited(weights, root.network_priors());
+    return is_open(root.tree, kRoot, child) ? child : root.most_visited_child();
   }
 
  private:

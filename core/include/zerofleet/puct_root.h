@@ -159,11 +159,7 @@ class PuctRoot {
   }
 
   // The child to play without chance: the most visited one.
-  int best(const RootView& root) const {
-    std::vector<std::int32_t> weights;
-    root.open_visits(weights);
-    return most_visited(weights, root.network_priors());
-  }
+  int best(const RootView& root) const { return root.most_visited_child(); }
 
  private:
   RootPlan plan_;

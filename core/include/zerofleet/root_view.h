@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "zerofleet/move_choice.h"
 #include "zerofleet/proofs.h"
 #include "zerofleet/puct.h"
 #include "zerofleet/tree.h"
@@ -32,6 +33,13 @@ struct RootView {
   void open_visits(std::vector<std::int32_t>& weights) const {
     weights.assign(edges.visit_count, edges.visit_count + edges.count);
     leave_out_worse(tree, weights);
+  }
+
+  // The most visited child of those that are not certain to be worse than another.
+  int most_visited_child() const {
+    std::vector<std::int32_t> weights;
+    open_visits(weights);
+    return most_visited(weights, network_priors());
   }
 };
 

@@ -62,6 +62,10 @@ class SelfPlay final : public SelfPlayEngine {
     queue_.clear();
   }
 
+  // Ids of the games that began here since the last call, in order. One that ended within the same
+  // `select` is among them; an adopted one began elsewhere.
+  std::vector<std::int64_t> take_begun() override { return std::exchange(begun_, {}); }
+
   std::vector<GameColumns> take_finished() override { return std::exchange(finished_, {}); }
 
   // Games with at least one ply, including adopted ones that still wait for a slot.
@@ -180,6 +184,7 @@ class SelfPlay final : public SelfPlayEngine {
     slot.game = GameColumns();
     if (adopted_.empty()) {
       slot.game.game_id = next_game_id_++;
+      begun_.push_back(slot.game.game_id);
     } else {
       slot.game = std::move(adopted_.front());
       adopted_.pop_front();
@@ -366,6 +371,7 @@ class SelfPlay final : public SelfPlayEngine {
   std::uint64_t seed_;
   PredictionQueue<G> queue_;
   std::vector<Slot> slots_;
+  std::vector<std::int64_t> begun_;
   std::vector<GameColumns> finished_;
   std::deque<GameColumns> adopted_;
   std::vector<std::vector<Action>> recent_;  // actions of games that ended, to begin forks from

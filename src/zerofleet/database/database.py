@@ -26,7 +26,7 @@ SELECT
         SELECT threshold FROM resign_thresholds WHERE run = :run
         ORDER BY threshold_id DESC LIMIT 1
     ) AS resign_threshold,
-    (SELECT count(*) FROM rejected_games WHERE run = :run) AS rejected_games,
+    (SELECT count(*) FROM unreadable_games WHERE run = :run) AS rejected_games,
     (SELECT count(*) FROM unfinished_games WHERE run = :run) AS unfinished_games,
     (SELECT count(*) FROM models WHERE run = :run) AS models,
     (SELECT max(version) FROM models WHERE run = :run) AS newest_model,

@@ -123,15 +123,11 @@ def _forget_settings(cursor: Any, role: str) -> None:  # noqa: ANN401 - psycopg2
         cursor.execute(sql.SQL("ALTER ROLE {} {}RESET ALL").format(sql.Identifier(role), where))
 
 
-def _say_nothing(line: str) -> None:
-    del line
-
-
 def migrate(
     url: str,
     role_passwords: Path | None = None,
     *,
-    say: Callable[[str], None] = _say_nothing,
+    say: Callable[[str], None] = lambda _: None,
     lock_seconds: float = _LOCK_SECONDS,
 ) -> None:
     """Bring a database to this version's tables, functions, views and roles; safe to repeat.

@@ -78,7 +78,7 @@ WITH page AS MATERIALIZED (
 ), kept AS MATERIALIZED (
     SELECT * FROM page
     WHERE NOT EXISTS (
-        SELECT FROM rejected_games AS r WHERE r.run = :run AND r.game_uid = page.game_uid
+        SELECT FROM unreadable_games AS r WHERE r.run = :run AND r.game_uid = page.game_uid
     )
     -- Else its searches are forgotten: see position_partitions. OFFSET 0 keeps this a look into
     -- the index for each game.
@@ -267,7 +267,7 @@ class WindowGames(ConnectionPool):
     def reject_game(self, run: str, game_uid: UUID, reason: str) -> None:
         """Note that a stored game does not replay; ``read_games`` leaves it out from now on."""
         self._run(
-            "INSERT INTO rejected_games (run, game_uid, reason) "
+            "INSERT INTO unreadable_games (run, game_uid, reason) "
             "VALUES (:run, CAST(:game_uid AS uuid), :reason) ON CONFLICT DO NOTHING",
             run=run,
             game_uid=str(game_uid),

@@ -279,7 +279,7 @@ class WorkerGames(ConnectionPool):
     ) -> bool:
         """Set aside an adopted game that cannot continue, so that it is not adopted again.
 
-        Its record is kept in ``games_conflict``. Returns False if it is no longer this worker's.
+        Its record is kept in ``refused_games``. Returns False if it is no longer this worker's.
         """
         _log.error("adoption_refused", game_uid=str(game_uid), reason=reason)
         [row] = self._rows(

@@ -119,10 +119,6 @@ def has_own_postgres(folder: DataFolder, database_url: str | None = None) -> boo
     return _Remembered(folder.root / "stores.json").database_url(database_url) is None
 
 
-def _say_nothing(line: str) -> None:
-    del line
-
-
 class Stores:
     """The stores of a data folder, running for the time of the block.
 
@@ -145,7 +141,7 @@ class Stores:
         database_url: str | None = None,
         redis_url: str | None = None,
         *,
-        say: Callable[[str], None] = _say_nothing,
+        say: Callable[[str], None] = lambda _: None,
     ) -> None:
         remembered = _Remembered(folder.root / "stores.json")
         self._database_url = remembered.database_url(database_url)

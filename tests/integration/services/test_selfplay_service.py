@@ -63,7 +63,7 @@ def test_another_worker_goes_on_where_one_ended(make_fleet: Any, end: signal.Sig
         assert games[uid][: len(actions)] == actions
     workers = {row.worker for row in fleet.query("SELECT DISTINCT worker FROM games")}
     assert workers == {"first", "second"}
-    assert fleet.query("SELECT FROM games_conflict") == []
+    assert fleet.query("SELECT FROM refused_games") == []
     second.send_signal(signal.SIGTERM)
     assert second.wait(120) == 0
     assert "Traceback" not in fleet.log("selfplay")

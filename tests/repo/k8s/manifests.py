@@ -71,10 +71,18 @@ class Manifests:
     """All that one overlay renders to."""
 
     documents: list[Document]
+    made: dict[tuple[str, str], set[str]]
+    """Objects that are made apart from the overlay, by kind and name, and the keys they have."""
 
     @classmethod
-    def read(cls, path: Path) -> Manifests:
-        return cls([each for each in yaml.safe_load_all(path.read_text()) if each])
+    def read(cls, path: Path, made: dict[tuple[str, str], set[str]]) -> Manifests:
+        documents = [each for each in yaml.safe_load_all(path.read_text()) if each]
+        certificates = [each for each in documents if each["kind"] == "Certificate"]
+        issued = {
+            ("Secret", each["spec"]["secretName"]): {"tls.crt", "tls.key", "ca.crt"}
+            for each in certificates
+        }
+        return cls(documents, {**made, **issued})
 
     def of_kind(self, *kinds: str) -> list[Document]:
         return [each for each in self.documents if each["kind"] in kinds]

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import redis
 from pydantic import BaseModel
@@ -73,8 +74,13 @@ def _is_known(workload: Workload, variable: str) -> bool:
     return True
 
 
-def every_process_reads_what_it_is_told(fleet: Manifests, folder: Path) -> Iterator[str]:
+def every_process_reads_what_it_is_told(fleet: Manifests) -> Iterator[str]:
     """The services' own code reads settings and run file as each container would have them."""
+    with TemporaryDirectory() as folder:
+        yield from _unread(fleet, Path(folder))
+
+
+def _unread(fleet: Manifests, folder: Path) -> Iterator[str]:
     for workload in fleet.workloads:
         environment = fleet.environment(workload)
         if "ZEROFLEET_RUN_FILE" not in environment:

@@ -39,14 +39,14 @@ BEGIN ATOMIC
         WHERE game_uid = in_game_uid AND run = in_run AND epoch = in_epoch AND worker = in_worker
         RETURNING game_uid, record
     ), kept AS (
-        INSERT INTO games_conflict (game_uid, run, reason, worker, record)
+        INSERT INTO refused_games (game_uid, run, reason, worker, record)
         SELECT game_uid, in_run, in_reason, in_worker, record FROM gone
         ON CONFLICT DO NOTHING
     )
     SELECT EXISTS (SELECT FROM gone);
 END;
 COMMENT ON FUNCTION reject_unfinished IS
-    'The worker cannot go on with a game that it adopted: it is kept in games_conflict and not '
+    'The worker cannot go on with a game that it adopted: it is kept in refused_games and not '
     'adopted again. False: the game is not this worker''s any more.';
 
 

@@ -270,7 +270,7 @@ BEGIN
         END AS reason
         FROM answered
     ), kept AS (
-        INSERT INTO games_conflict (game_uid, content_sha256, run, reason, worker, record)
+        INSERT INTO refused_games (game_uid, content_sha256, run, reason, worker, record)
         SELECT game_uid, content_sha256, in_run, reason, in_worker, record FROM judged
         WHERE status IN ('adopted', 'conflict', 'rejected')
         ON CONFLICT DO NOTHING

@@ -83,31 +83,37 @@ CREATE FUNCTION partition_size() RETURNS interval
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = public, pg_temp
 AS $$
 DECLARE
-    -- A row written before register_run checked it, or by another version, may hold anything.
-    widest CONSTANT interval := make_interval(hours => coalesce((
-        SELECT min(retention_number(r.config, 'partition_hours')) FROM runs AS r
-        WHERE run_fault(r.name, r.game, r.config) IS NULL
-    ), 24)::integer);
-    limit_bytes CONSTANT double precision := 1e9 * (
-        SELECT min(retention_number(r.config, 'max_disk_gb')) FROM runs AS r
-        WHERE run_fault(r.name, r.game, r.config) IS NULL
-            AND retention_number(r.config, 'max_disk_gb') > 0
-            AND r.config #> '{retention,forget}' IS DISTINCT FROM 'false'
-    );
+    widest interval;
+    limit_bytes double precision;
+    faults text[];
+    fault text;
     held_bytes CONSTANT numeric := (
         SELECT coalesce(sum(pg_total_relation_size(to_regclass(p.partition::text))), 0)
         FROM position_partitions AS p
     );
     per_day bigint;
-    faulty record;
 BEGIN
-    FOR faulty IN
-        SELECT to_json(left(r.name, 48)) AS name, run_fault(r.name, r.game, r.config) AS fault
-        FROM runs AS r WHERE run_fault(r.name, r.game, r.config) IS NOT NULL
-        ORDER BY r.created_at LIMIT 3
-    LOOP
-        RAISE WARNING 'the run % is passed over when partitions are made: %',
-            faulty.name, faulty.fault;
+    -- A row of before register_run checked it, or of another version, may hold anything.
+    WITH checked AS MATERIALIZED (
+        SELECT r.name, r.created_at, r.config, run_fault(r.name, r.game, r.config) AS fault
+        FROM runs AS r
+    )
+    SELECT
+        make_interval(hours => coalesce(
+            min(retention_number(c.config, 'partition_hours')) FILTER (WHERE c.fault IS NULL), 24
+        )::integer),
+        1e9 * min(retention_number(c.config, 'max_disk_gb')) FILTER (
+            WHERE c.fault IS NULL AND retention_number(c.config, 'max_disk_gb') > 0
+                AND c.config #> '{retention,forget}' IS DISTINCT FROM 'false'
+        ),
+        (array_agg(
+            format('the run %s is passed over when partitions are made: %s',
+                to_json(left(c.name, 48)), c.fault)
+            ORDER BY c.created_at
+        ) FILTER (WHERE c.fault IS NOT NULL))[:3]
+    INTO widest, limit_bytes, faults FROM checked AS c;
+    FOREACH fault IN ARRAY coalesce(faults, '{}') LOOP
+        RAISE WARNING '%', fault;
     END LOOP;
     IF limit_bytes IS NULL THEN
         RETURN widest;

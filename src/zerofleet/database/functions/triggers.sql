@@ -99,14 +99,14 @@ DECLARE
     kept_games bigint;
     kept_bytes bigint;
 BEGIN
-    DELETE FROM games_conflict WHERE conflict_id IN (
-        SELECT c.conflict_id FROM games_conflict AS c
+    DELETE FROM refused_games WHERE conflict_id IN (
+        SELECT c.conflict_id FROM refused_games AS c
         WHERE c.at < now() - interval '90 days' ORDER BY c.at LIMIT 100
     );
     SELECT count(*), coalesce(sum(pg_column_size(c.record)), 0) INTO kept_games, kept_bytes
-    FROM games_conflict AS c;
+    FROM refused_games AS c;
     IF kept_games >= most_games OR kept_bytes >= most_bytes THEN
-        RAISE WARNING 'a delivery of % is refused and not kept: games_conflict is full',
+        RAISE WARNING 'a delivery of % is refused and not kept: refused_games is full',
             to_json(left(NEW.worker, 200));
         RETURN NULL;
     END IF;
@@ -121,7 +121,7 @@ $$;
 COMMENT ON FUNCTION bound_conflicts IS
     'Keep at most 10,000 refused deliveries and 1 GB of them, for 90 days, each with at most 16 MB.';
 
-CREATE OR REPLACE TRIGGER bounded BEFORE INSERT ON games_conflict
+CREATE OR REPLACE TRIGGER bounded BEFORE INSERT ON refused_games
     FOR EACH ROW EXECUTE FUNCTION bound_conflicts();
 
 

@@ -71,7 +71,7 @@ BEGIN
             WHERE unfinished_games.epoch = excluded.epoch AND unfinished_games.run = excluded.run
         RETURNING game_uid
     ), kept AS (
-        INSERT INTO games_conflict (game_uid, run, reason, worker, record)
+        INSERT INTO refused_games (game_uid, run, reason, worker, record)
         SELECT game_uid, in_run, fault, in_worker, delivery FROM delivered WHERE fault IS NOT NULL
         ON CONFLICT DO NOTHING
     )
@@ -87,4 +87,4 @@ $$;
 COMMENT ON FUNCTION save_unfinished IS
     'Save games in play under a lease. Answers in the order given: saved, lost (another worker has '
     'adopted the game, or it is over), rejected (the record contradicts itself; it is kept in '
-    'games_conflict). Each game is answered for by itself.';
+    'refused_games). Each game is answered for by itself.';
