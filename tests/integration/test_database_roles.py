@@ -87,7 +87,7 @@ FUNCTIONS = {
     "first_game_uid(now())": {"trainer", "console", "visitor"},
     "game_began(gen_random_uuid())": {"trainer", "console", "visitor"},
     "window_end()": {"trainer"},
-    "positions_ahead('r', 1)": {"worker"},
+    "positions_ahead('r', 1, 1)": {"worker"},
     "window_blocker('r')": {"trainer", "console", "visitor"},
     "check_fence()": set[str](),
     "keep_files()": set[str](),
@@ -274,7 +274,7 @@ def test_every_service_can_do_its_work_in_its_own_role(
         assert worker.submit_games("test", "w", [Submission(random_record(1))]) == ["stored"]
         assert worker.promotion_head("test") is None
         assert worker.last_v_resign("test") is None
-        assert worker.positions_ahead("test", 1.0).positions > 0
+        assert worker.positions_ahead("test", 1.0, 10.0).positions > 0
         with pytest.raises(ConfigError, match="permission denied for table games"):
             worker.count_games("test")
     with Database(role_url("trainer")) as trainer:
