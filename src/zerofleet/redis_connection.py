@@ -20,6 +20,7 @@ from redis.retry import Retry
 from zerofleet.errors import (
     ConfigError,
     StoreFullError,
+    StoreLoginError,
     StoreReadOnlyError,
     StoreUnavailableError,
     ZerofleetError,
@@ -163,7 +164,7 @@ def our_errors(place: str) -> Generator[None]:
     """Raise Redis' errors as ours.
 
     Raises:
-        StoreUnavailableError: Redis does not answer, or not yet to this password.
+        StoreUnavailableError: Redis does not answer; a StoreLoginError if it refuses the password.
         StoreReadOnlyError: it answers and takes no writes; a StoreFullError if its disk is full.
         ConfigError: this user may not do what is asked.
     """
@@ -172,6 +173,13 @@ def our_errors(place: str) -> Generator[None]:
     except NoPermissionError as error:
         raise ConfigError(
             f"Redis at {place}: {error}: give it the users of `zerofleet redis-acl`"
+        ) from error
+    except redis.AuthenticationError as error:
+        if isinstance(error.__cause__, ConfigError):  # the password's file is gone
+            raise StoreUnavailableError(f"cannot log in to Redis at {place}: {error}") from error
+        raise StoreLoginError(
+            f"Redis at {place} refuses the password: {error}: check the user of the URL, and the "
+            "password in it or in ZEROFLEET_REDIS_PASSWORD_FILE"
         ) from error
     except (redis.RedisError, UnicodeError) as error:  # the latter: no name of a host
         if is_disk_full(str(error)):
