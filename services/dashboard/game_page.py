@@ -10,6 +10,7 @@ from itertools import cycle, pairwise
 from typing import Any
 from uuid import UUID
 
+from zerofleet import games
 from zerofleet.database.played_games import (
     GAME,
     PLIES,
@@ -183,6 +184,18 @@ async def read_game(visit: Visit) -> WalkedGame:
 
 
 def _walked(played: PlayedGame, match: Sequence[Any]) -> WalkedGame:
+    """Replay a game.
+
+    Raises:
+        ValueError: it does not replay, or a search has actions that its game does not have.
+        RecordRejectedError: its moves are none of the game.
+    """
+    most = games.spec(played.game).num_actions
+    for number, ply in enumerate(played.plies):
+        if len(ply.legal_actions) > most or any(not 0 <= each < most for each in ply.legal_actions):
+            raise ValueError(
+                f"the search of ply {number} lists other actions than the {most:,} of {played.game}"
+            )
     actions = actions_of(played)
     state = State(played.game)
     words: list[str] = []

@@ -64,6 +64,7 @@ _BATCH_BYTES = 4_000_000
 _SIZE_OF_CELL = 24  # bytes that a value counts in addition to its own; the same for a null
 _CANCEL_SECONDS = 0.5  # between two attempts
 
+_LINE_COMMENTS = re.compile(r"\A(\s|--[^\r\n]*)*")  # and space, before a statement
 _NUMBERS = frozenset({20, 21, 23, 700, 701, 1700})  # integers, reals and numeric
 
 _PREPARE = """
@@ -87,7 +88,7 @@ BEGIN
             'EXPLAIN (FORMAT JSON) ' || current_setting('zerofleet.query');
         FETCH plan INTO explained;
         cost := explained #>> '{0,Plan,Total Cost}';
-    EXCEPTION WHEN syntax_error OR insufficient_privilege THEN NULL;  -- the query says so itself
+    EXCEPTION WHEN syntax_error THEN NULL;
     END;
     PERFORM set_config('zerofleet.cost', cost, true);
 END $$
@@ -515,13 +516,35 @@ def _check_cost(cursor: psycopg2.extensions.cursor, query: str) -> None:
     cursor.execute("SELECT current_setting('zerofleet.cost')")
     cost = str(cursor.fetchall()[0][0])
     if not cost:
-        if re.search(r"\banaly[sz]e\b", query, re.IGNORECASE):
-            raise QueryFaultError("EXPLAIN ANALYZE runs the query. Leave ANALYZE out")
+        _require_no_run(query)
     elif float(cost) > MOST_COST:
         raise QueryFaultError(
             f"Postgres estimates the cost of this query at {float(cost):,.0f}, and at most "
             f"{MOST_COST:,} is run here. Ask for less, such as the games of one model or of one "
             "day; `zerofleet sql` has no such limit"
+        )
+
+
+def _require_no_run(query: str) -> None:
+    """Refuse a statement without a plan, unless it is SHOW, or EXPLAIN that runs nothing.
+
+    Raises:
+        QueryFaultError: it is another one, or its options may hide ANALYZE.
+    """
+    if re.search(r"\banaly[sz]e\b", query, re.IGNORECASE):
+        raise QueryFaultError("EXPLAIN ANALYZE runs the query. Leave ANALYZE out")
+    statement = _LINE_COMMENTS.sub("", query)
+    if re.match(r"SHOW\b", statement, re.IGNORECASE):
+        return
+    if not re.match(r"EXPLAIN\b", statement, re.IGNORECASE):
+        raise QueryFaultError(
+            "Postgres cannot estimate the cost of this statement. Write SELECT, SHOW or EXPLAIN"
+        )
+    # A quoted name may have escapes in it, and a comment may have a parenthesis.
+    if not re.match(r"EXPLAIN\s*(\([\w\s,]*\)|(?<=\s)(?=[a-z]))", statement, re.IGNORECASE):
+        raise QueryFaultError(
+            "EXPLAIN is allowed with options of plain words here, such as EXPLAIN (COSTS off) "
+            "SELECT 1"
         )
 
 

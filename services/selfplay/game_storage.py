@@ -35,6 +35,10 @@ _GIVEN_UP = {
     "lost": "its lease was taken over, or it is over: another worker's record counts",
     "rejected": "its record contradicts itself, and is kept in refused_games",
 }
+_FULL = (
+    "the run has 200,000 unfinished games: look for workers that save games and do not play them "
+    "(`SELECT worker, count(*) FROM unfinished_games GROUP BY worker`)"
+)
 _BATCH_GAMES = 64
 _GATHER_SECONDS = 0.1  # a commit costs the same for one game as for many
 # While Postgres answers, play waits for it rather than run ahead: what is spooled must be stored
@@ -165,6 +169,7 @@ class UnfinishedGames:
         self._waits = waits
         self.reachable = True
         """Whether Postgres answered the last time."""
+        self._is_full = False
         self._adopt_after = 0.0  # monotonic time
 
     async def save(self, in_play: GamesInPlay, games: Sequence[GameColumns]) -> bool:
@@ -187,14 +192,20 @@ class UnfinishedGames:
                 self._lost_sight(error)
                 return False
             for game, (record, epoch), status in zip(batch, records, kept, strict=True):
-                if status == "saved":
+                if status in ("saved", "full"):  # a game that is not saved is played on
                     in_play.saved(game)
                 elif in_play.disown(game.game_id, epoch):
                     uid = str(record.game_uid)
                     why = _GIVEN_UP[status]
                     _log.warning("game_given_up", game_uid=uid, epoch=epoch, reason=why)
             self._reached()
+            self._tell_of_full_table("full" in kept)
         return True
+
+    def _tell_of_full_table(self, is_full: bool) -> None:
+        if is_full and not self._is_full:
+            _log.warning("games_not_saved", reason=_FULL)
+        self._is_full = is_full
 
     async def extend(self, game_uids: Sequence[UUID]) -> None:
         """Push this worker's leases of these games into the future."""
@@ -212,8 +223,9 @@ class UnfinishedGames:
             self._reached()
 
     async def adopt(self, limit: int) -> list[tuple[GameRecord, int]]:
-        """Take over up to ``limit`` games whose leases have expired, with their new epochs.
+        """Take over games whose leases have expired, up to ``limit``, with their new epochs.
 
+        The database answers with a few at once, so call again until there are none.
         After an outage of Postgres all leases have expired, even those of live workers. These get
         one lease's time to extend theirs first.
         """

@@ -1,14 +1,16 @@
 """How fast a worker plays: when it pauses, and its rates for heartbeats.
 
 Play pauses while finished games have no room, or while the trainer is far behind. The trainer's
-heartbeat in Redis says how far. While Redis is down, Postgres does: the trainer records its
-progress there, and the games since then are counted.
+heartbeat in Redis says how far, every half second. A trainer that is stuck may go on sending it, so
+every two seconds Postgres is asked as well: the trainer records its progress there, and the games
+since then are counted. While Redis is down, Postgres decides alone.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -17,6 +19,7 @@ from zerofleet_core import SearchConfig, SelfPlay
 
 from zerofleet.config import RunConfig
 from zerofleet.database import WorkerGames
+from zerofleet.database.worker_games import PositionsAhead
 from zerofleet.errors import StoreUnavailableError
 from zerofleet.fleet.figures import SelfplayFigures, TrainerFigures
 from zerofleet.fleet.heartbeat import BEAT_TTL_SECONDS, Heartbeats
@@ -24,7 +27,8 @@ from zerofleet.services.selfplay.game_storage import GameWriter
 from zerofleet.waiting import Waits
 
 _LOOK_SECONDS = 0.5
-_REDIS_SECONDS = 1.0  # for an answer; then Postgres is asked
+_COUNT_SECONDS = 2.0  # between two questions to Postgres
+_ANSWER_SECONDS = 1.0  # for an answer; after it Redis is down, and Postgres' last answer stands
 _WINDOW_SECONDS = 30.0
 _PLIES_TO_COUNT = 4  # per game: from then on the cost is measured over the worker's own plies
 
@@ -55,13 +59,9 @@ class Pause:
         """Whether play is paused because the trainer is behind."""
         return not self._trainer_keeps_up.is_set()
 
-    def hear(self, trainer: TrainerFigures | None) -> None:
-        """Take in the trainer's figures; None while it sends none."""
-        if trainer is None or trainer.unspent_positions is None:
-            # It must catch up with the stored games before it can say how many are left.
-            self._begin("the trainer to start")
-        else:
-            self.hear_ahead(trainer.unspent_positions)
+    def hear_no_trainer(self) -> None:
+        """Pause: no trainer runs, or it has not caught up with the stored games yet."""
+        self._begin("the trainer to start")
 
     def hear_ahead(self, positions: float) -> None:
         """Take in how many positions the trainer has not trained on yet."""
@@ -88,6 +88,9 @@ class Pause:
 class TrainerWatch:
     """Tells ``Pause`` how far the trainer is behind, if the run file limits that.
 
+    The larger of two numbers paces play: the one in the trainer's heartbeat, which is newer, and
+    Postgres' count, which grows while the trainer is stuck, whatever its heartbeat says.
+
     Args:
         heartbeats: Redis; may be down, hang, or refuse writes.
         database: Postgres; may be down.
@@ -99,10 +102,14 @@ class TrainerWatch:
     ) -> None:
         self._run = run.name
         self._trained_share = run.search.full_search_share * (1 - run.trainer.held_out_share)
+        self._max_ahead = run.selfplay.max_ahead_positions
         self._heartbeats = heartbeats
         self._database = database
         self._pause = pause
         self._reading: asyncio.Task[TrainerFigures | None] | None = None
+        self._counting: asyncio.Task[PositionsAhead] | None = None
+        self._counted = 0.0
+        self._next_count = 0.0  # by time.monotonic()
 
     async def watch(self) -> None:
         """Look again and again, until cancelled."""
@@ -112,34 +119,63 @@ class TrainerWatch:
         await asyncio.Event().wait()
 
     async def look(self) -> None:
-        """Look once; while Redis hangs, several looks await the same answer."""
+        """Look once; while a store hangs, several looks await the same answer."""
+        trainer, redis_is_up = await self._read_heartbeat()
+        if trainer is None:
+            await self._ask_postgres(redis_is_up=redis_is_up)
+        elif trainer.unspent_positions is None:
+            self._pause.hear_no_trainer()
+        else:
+            await self._count()
+            self._pause.hear_ahead(max(trainer.unspent_positions, self._counted))
+
+    async def _read_heartbeat(self) -> tuple[TrainerFigures | None, bool]:
+        """Return the trainer's figures, if its heartbeat can be relied on, and if Redis is up."""
         if self._reading is None:
             self._reading = asyncio.create_task(asyncio.to_thread(self._heartbeats.read_trainer))
-        reading, is_up = self._reading, False
-        await asyncio.wait({reading}, timeout=_REDIS_SECONDS)
+        reading = self._reading
+        await asyncio.wait({reading}, timeout=_ANSWER_SECONDS)
         if reading.done():
             self._reading = None
             with contextlib.suppress(StoreUnavailableError):
                 trainer = reading.result()
                 # A heartbeat that Redis cannot renew stays for seconds, and then is missing.
                 is_up = self._heartbeats.state.status == "up"
-                if is_up and trainer is not None:
-                    self._pause.hear(trainer)
-                    return
-        await self._ask_postgres(redis_is_up=is_up)
+                return (trainer if is_up else None), is_up
+        return None, False
+
+    async def _count(self) -> None:
+        """Have Postgres count what the trainer has not trained on, if it is time."""
+        if self._counting is None:
+            if time.monotonic() < self._next_count:
+                return
+            self._next_count = time.monotonic() + _COUNT_SECONDS
+            self._counting = asyncio.create_task(self._positions_ahead())
+        counting = self._counting
+        await asyncio.wait({counting}, timeout=_ANSWER_SECONDS)
+        if counting.done():
+            self._counting = None
+            self._counted = 0.0  # unless Postgres knows better
+            with contextlib.suppress(StoreUnavailableError):
+                ahead = counting.result()
+                if ahead.age_seconds is not None:
+                    self._counted = ahead.unread_positions
+
+    async def _positions_ahead(self) -> PositionsAhead:
+        return await asyncio.to_thread(
+            self._database.positions_ahead, self._run, self._trained_share, self._max_ahead
+        )
 
     async def _ask_postgres(self, *, redis_is_up: bool) -> None:
         """Read from Postgres how far the trainer is; if Redis is up, also whether it is down."""
         try:
-            ahead = await asyncio.to_thread(
-                self._database.positions_ahead, self._run, self._trained_share
-            )
+            ahead = await self._positions_ahead()
         except StoreUnavailableError:
             self._pause.hear_nothing()  # the spool of finished games bounds what is played
             return
         is_recent = ahead.age_seconds is not None and ahead.age_seconds < BEAT_TTL_SECONDS
         if redis_is_up and not is_recent:
-            self._pause.hear(None)
+            self._pause.hear_no_trainer()
         else:
             self._pause.hear_ahead(ahead.positions)
 

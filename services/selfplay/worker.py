@@ -209,9 +209,11 @@ class Worker:
         """Share out expired games among the engine loops, no more than their slots."""
         slots = self._run.selfplay.games_per_engine
         for loop in self.loops:
-            adopted = await self.unfinished.adopt(slots - loop.in_play.adopted)
-            # If this process was stopped for long, some of them may be its own.
-            await loop.adopt([each for each in adopted if not self._renew(*each)])
+            room = slots - loop.in_play.adopted
+            while adopted := await self.unfinished.adopt(room):
+                room -= len(adopted)
+                # If this process was stopped for long, some of them may be its own.
+                await loop.adopt([each for each in adopted if not self._renew(*each)])
 
     def _renew(self, record: GameRecord, epoch: int) -> bool:
         return any(loop.in_play.renew(record.game_uid, epoch) for loop in self.loops)

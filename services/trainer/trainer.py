@@ -11,7 +11,7 @@ from zerofleet import games
 from zerofleet.config import ResignSection, RunConfig
 from zerofleet.database import Resignations
 from zerofleet.errors import IncompatibleModelError, StoreUnavailableError
-from zerofleet.fleet.figures import TrainerFigures
+from zerofleet.fleet.figures import ABSURD_LOSS, TrainerFigures
 from zerofleet.learning.learner import Learner
 from zerofleet.learning.window import Demand, Window, sample_seed
 from zerofleet.services.trainer.checkpoints import Resumed, TrainerStores
@@ -78,6 +78,7 @@ class Trainer:
         self._stepped: float | None = None  # when the last step began, of the monotonic clock
         self._next_poll = 0.0
         self._next_progress = 0.0
+        self._is_unsound = False  # as the last look at a checkpoint found
         self._next_log = 0.0
         self.lacks = ""
         """What is missing for the next step, in words; empty while training."""
@@ -108,7 +109,7 @@ class Trainer:
         finally:
             if self._tensorboard is not None:
                 self._tensorboard.close()
-        self._checkpoints.save_last(self._recorder.is_sound)
+        self._checkpoints.save_last(self._is_sound)
         _log.info("trainer_stopped", step=self.step)
 
     def _refill(self) -> None:
@@ -124,7 +125,7 @@ class Trainer:
     def _turn(self) -> None:
         """One round: what is due, then one step or one wait."""
         self._stores.turned()
-        if self._checkpoints.due and self._recorder.is_sound():
+        if self._checkpoints.due and self._is_sound():
             folder = self._stores.checkpoints.folder
             self._stores.on_disk("checkpoint folder", folder, self._checkpoints.save)
         self._publish_if_due()
@@ -147,6 +148,20 @@ class Trainer:
             # Without a published model there will be no positions.
             self._lack(self._unpublished or missing, "blocked" if stuck else "idle")
             self._stores.stop.wait(POLL_SECONDS)
+
+    def _is_sound(self) -> bool:
+        """Return whether a checkpoint of these weights is of use; if not, say so once."""
+        is_sound = self._recorder.is_sound()
+        if not is_sound and not self._is_unsound:
+            _log.warning(
+                "checkpoint_not_kept",
+                step=self.step,
+                reason=f"a loss is {ABSURD_LOSS:g} or more: no checkpoint is kept until it falls. "
+                "If it does not, lower trainer.learning_rate (now "
+                f"{self._learner.learning_rate:g}) and start again",
+            )
+        self._is_unsound = not is_sound
+        return is_sound
 
     def _record_progress(self) -> None:
         """Record how far training is: Redis, which has it too, may be down or take no writes."""

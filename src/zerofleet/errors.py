@@ -107,7 +107,7 @@ class RunNotRegisteredError(StoreUnavailableError):
 
 
 class StoreLoginError(StoreUnavailableError):
-    """Postgres refuses the login: keep what is not stored, and report that a person must act."""
+    """A store refuses the login: keep what is not stored, and report that a person must act."""
 
 
 class StaleEpochError(ZerofleetError):

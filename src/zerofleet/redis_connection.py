@@ -20,6 +20,7 @@ from redis.retry import Retry
 from zerofleet.errors import (
     ConfigError,
     StoreFullError,
+    StoreLoginError,
     StoreReadOnlyError,
     StoreUnavailableError,
     ZerofleetError,
@@ -163,7 +164,7 @@ def our_errors(place: str) -> Generator[None]:
     """Raise Redis' errors as ours.
 
     Raises:
-        StoreUnavailableError: Redis does not answer, or does not accept this password yet.
+        StoreUnavailableError: Redis does not answer; a StoreLoginError if it refuses the password.
         StoreReadOnlyError: it answers but refuses writes; a StoreFullError if its disk is full.
         ConfigError: this user may not make the call.
     """
@@ -172,6 +173,13 @@ def our_errors(place: str) -> Generator[None]:
     except NoPermissionError as error:
         raise ConfigError(
             f"Redis at {place}: {error}: give it the users of `zerofleet redis-acl`"
+        ) from error
+    except redis.AuthenticationError as error:
+        if isinstance(error.__cause__, ConfigError):  # the password's file is gone
+            raise StoreUnavailableError(f"cannot log in to Redis at {place}: {error}") from error
+        raise StoreLoginError(
+            f"Redis at {place} refuses the password: {error}: check the user of the URL, and the "
+            "password in it or in ZEROFLEET_REDIS_PASSWORD_FILE"
         ) from error
     except (redis.RedisError, UnicodeError) as error:  # UnicodeError: not a host name
         if is_disk_full(str(error)):

@@ -71,10 +71,11 @@ def test_nothing_is_written_even_by_a_role_that_could(
 ) -> None:
     url = role_url("console") if role == "console" else database_url
     insert = "INSERT INTO runs (name, game, config) VALUES ('written', 'g', '{}')"
+    refused = "permission denied for table" if role == "console" else "read-only transaction"
     for query, said in {
         insert: ONE_THAT_ANSWERS,
-        f"{insert} RETURNING name": "read-only transaction",
-        f"WITH w AS ({insert} RETURNING name) SELECT * FROM w": "read-only transaction",
+        f"{insert} RETURNING name": refused,
+        f"WITH w AS ({insert} RETURNING name) SELECT * FROM w": refused,
         f"SELECT 1; COMMIT; {insert}": ONE_THAT_ANSWERS,
         f"SELECT 1) AS q; COMMIT; {insert}; SELECT (1": "syntax error",
         "COMMIT": ONE_THAT_ANSWERS,
@@ -350,7 +351,31 @@ def test_a_query_that_costs_too_much_is_refused_before_it_runs(
     for query in (f"EXPLAIN ANALYZE {sorts}", f"EXPLAIN (analyse, costs off) {sorts}"):
         with pytest.raises(QueryFaultError, match="Leave ANALYZE out"):
             run_query(url, query)
-    assert run_query(url, f"EXPLAIN {sorts}").columns == ["QUERY PLAN"]
+    for query in (
+        f'EXPLAIN (U&"anal\\0079ze") {sorts}',
+        f"EXPLAIN (costs off, U&\"anal!0079ze\" UESCAPE '!') {sorts}",
+        f'EXPLAIN (costs /* ) */ off, U&"anal\\0079ze") {sorts}',
+        f"EXPLAIN (costs 'off', U&\"anal\\0079ze\") {sorts}",
+        f'-- of mine\n explain\n( U&"anal\\0079ze" ) {sorts}',
+        f'EXPLAIN /* ... */ (U&"anal\\0079ze") {sorts}',
+        f'EXPLAIN -- ...\n (U&"anal\\0079ze") {sorts}',
+    ):
+        with pytest.raises(QueryFaultError, match="EXPLAIN is allowed with options of plain words"):
+            run_query(url, query)
+    for query in (
+        f'/* /* */ EXPLAIN (costs off) */ EXPLAIN (U&"anal\\0079ze") {sorts}',
+        "FETCH ALL FROM answer",
+    ):
+        with pytest.raises(QueryFaultError):
+            run_query(url, query)
+    for query in (
+        f"EXPLAIN {sorts}",
+        f"-- of mine\nexplain (costs off, FORMAT json, verbose) {sorts}",
+        'EXPLAIN VERBOSE SELECT "name" FROM runs',
+        "EXPLAIN(costs off)SELECT 1",
+    ):
+        assert run_query(url, query).columns == ["QUERY PLAN"]
+    assert run_query(url, " \n-- mine\n show server_version_num").columns == ["server_version_num"]
     assert run_query(url, "SHOW statement_timeout").rows[0][0] is not None
     assert run_query(url, "VALUES (1)").rows == [["1"]]
     assert run_query(url, "SELECT 'analyze' AS word").rows == [["analyze"]]

@@ -202,7 +202,10 @@ def test_no_bad_unfinished_game_is_saved_and_no_good_one_refused(database: Datab
         if status != "rejected" or not reason
     ]
     assert accepted == []
-    adopted = database.adopt_unfinished("test", "heir", 10_000, 60)
+    adopted: list[tuple[GameRecord, int]] = []
+    while more := database.adopt_unfinished("test", "heir", 10_000, 60):
+        assert len(more) <= 8
+        adopted += more
     assert {record.game_uid for record, _ in adopted} == {
         UUID(int=10_000 + number) for number in range(len(bad))
     }

@@ -68,12 +68,13 @@ FUNCTIONS = {
     "run_fault('r', 'g', '{}')": set[str](),
     "retention_number('{}', 'partition_hours')": set[str](),
     "bound_conflicts()": set[str](),
+    "bound_version()": set[str](),
     "last_v_resign('r')": {"worker", "trainer", "console", "visitor"},
     "played_on_games('r', 1, 1)": {"trainer", "console", "visitor"},
     "resign_curve('r', 1, 1)": {"trainer", "console", "visitor"},
-    "record_fault(NULL, 'g', 1)": set[str](),
+    "record_fault(NULL, 'g', 1, 1)": set[str](),
     "column_fault('c', '{}'::integer[], 1)": set[str](),
-    "check_unfinished('{}', 'g')": set[str](),
+    "check_unfinished('{}', 'g', 1)": set[str](),
     "make_partitions(1, now())": {"trainer"},
     "drop_partition()": {"trainer"},
     "delete_old_positions(1)": {"trainer"},
@@ -88,7 +89,7 @@ FUNCTIONS = {
     "first_game_uid(now())": {"trainer", "console", "visitor"},
     "game_began(gen_random_uuid())": {"trainer", "console", "visitor"},
     "window_end()": {"trainer"},
-    "positions_ahead('r', 1)": {"worker"},
+    "positions_ahead('r', 1, 1)": {"worker"},
     "window_blocker('r')": {"trainer", "console", "visitor"},
     "check_fence()": set[str](),
     "keep_files()": set[str](),
@@ -275,7 +276,7 @@ def test_every_service_can_do_its_work_in_its_own_role(
         assert worker.submit_games("test", "w", [Submission(random_record(1))]) == ["stored"]
         assert worker.promotion_head("test") is None
         assert worker.last_v_resign("test") is None
-        assert worker.positions_ahead("test", 1.0).positions > 0
+        assert worker.positions_ahead("test", 1.0, 10.0).positions > 0
         with pytest.raises(ConfigError, match="permission denied for table games"):
             worker.count_games("test")
     with TrainerDatabase(role_url("trainer")) as trainer:

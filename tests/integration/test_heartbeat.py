@@ -27,6 +27,7 @@ from zerofleet.fleet.heartbeat import (
     history_key,
     note,
 )
+from zerofleet.redis_connection import UP
 from zerofleet.service import Pulse, beat
 
 
@@ -91,6 +92,36 @@ def test_what_makes_no_sense_is_passed_over(valkey_url: str) -> None:
         put("e", '{"service": "trainer", ' + beat("e", "{}") + "}")
         put("f", '{"service": "selfplay", ' + beat("g", "{}") + "}")
         assert heartbeats.read() == []
+
+
+def test_a_heartbeat_has_no_more_than_a_reader_can_use(valkey_url: str) -> None:
+    with contextlib.closing(Heartbeats(valkey_url, "test")) as heartbeats:
+        heartbeats.beat(Heartbeat("a", 1, "x" * 60_000, SelfplayFigures(), version="9" * 1000))
+        heartbeats.beat(Heartbeat("b", 1, "x" * 70_000, SelfplayFigures()))
+        heartbeats.beat(Heartbeat("t", 1, "x" * 70_000, TrainerFigures(unspent_positions=0.0)))
+        [beat] = heartbeats.read()
+        assert (beat.worker, beat.waiting_for, beat.version) == ("a", "x" * 500, "9" * 50)
+        assert heartbeats.read_trainer() is None
+
+
+def test_of_one_service_a_bounded_number_is_read(
+    valkey_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker may write under any worker's key, as often as it likes."""
+    monkeypatch.setattr("zerofleet.fleet.heartbeat.MOST_BEATS", 3)
+    with contextlib.closing(Heartbeats(valkey_url, "test")) as heartbeats:
+        for number in range(5):
+            heartbeats.beat(Heartbeat(f"w{number}", 1, "", SelfplayFigures()))
+        heartbeats.beat(Heartbeat("t", 1, "", TrainerFigures()))
+        assert [beat.worker for beat in heartbeats.read()] == ["w0", "w1", "w2", "t"]
+        assert heartbeats.state.status == "up"
+        assert str(heartbeats.state) == "up: 2 heartbeats are not read: a service has more than 3"
+        heartbeats.remove("selfplay", "w0")
+        heartbeats.remove("selfplay", "w1")
+        deadline = time.monotonic() + 120
+        while heartbeats.state != UP:
+            assert time.monotonic() < deadline
+            heartbeats.read()
 
 
 def test_a_figure_that_is_not_finite_is_not_known(valkey_url: str) -> None:

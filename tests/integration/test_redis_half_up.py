@@ -43,6 +43,7 @@ from zerofleet.services.dashboard.sources import Sources, StripReader
 from zerofleet.services.dashboard.visitors import Allowance, Visitor
 from zerofleet.services.evaluator.promotion_gate import reconcile
 from zerofleet.services.inference.stored_models import StoredModels
+from zerofleet.services.selfplay import pace
 from zerofleet.services.selfplay.game_storage import GameWriter
 from zerofleet.services.selfplay.pace import Pause, TrainerWatch
 from zerofleet.waiting import Waits, awaited
@@ -225,6 +226,10 @@ async def test_a_trainer_that_is_down_is_still_told(
     database._run("UPDATE trainer_progress SET at = now() - interval '1 hour'")
     await watch.look()
     assert str(waits) == "the trainer to start"
+    database.record_progress("test", 0.0, 0, epoch)
+    heartbeats.beat(Heartbeat("t", 1, "", TrainerFigures()))  # it reads its window
+    await watch.look()
+    assert str(waits) == "the trainer to start"
 
 
 async def test_play_is_paced_by_postgres_while_redis_hangs(
@@ -233,30 +238,69 @@ async def test_play_is_paced_by_postgres_while_redis_hangs(
     watch, pause, _ = await trainer_watch(heartbeats, database)
     epoch = database.acquire_fence("test", "trainer")
     with frozen(valkey):
-        for behind, is_paused in ((1e9, True), (0.0, False), (1e9, True)):
+        for behind, is_paused in ((0.0, False), (1e9, True), (0.0, False)):
             database.record_progress("test", behind, 0, epoch)
             await watch.look()
             assert pause.waits_for_trainer == is_paused
-    heartbeats.beat(Heartbeat("t", 1, "", TrainerFigures(unspent_positions=0.0)))
+    heartbeats.beat(Heartbeat("t", 1, "", TrainerFigures(unspent_positions=1e9)), ttl=600)
     looking = asyncio.create_task(watch.watch())
+    await until(lambda: pause.waits_for_trainer)
+    heartbeats.beat(Heartbeat("t", 1, "", TrainerFigures(unspent_positions=0.0)), ttl=600)
     await until(lambda: not pause.waits_for_trainer)
     looking.cancel()
 
 
+async def test_play_is_paced_by_postgres_while_the_trainer_is_stuck(
+    database: Database, heartbeats: Heartbeats, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A frozen trainer's heartbeat stays for seconds, one of a trainer in a long step for minutes.
+
+    The same holds for a heartbeat that somebody else wrote.
+    """
+    monkeypatch.setattr(pace, "_COUNT_SECONDS", 0.0)
+    few = run_from_values(
+        {"name": "test", "game": "tic_tac_toe", "selfplay": {"max_ahead_positions": 3000}}
+    )
+    waits = Waits()
+    pause = Pause(cast("GameWriter", SimpleNamespace()), 3000, waits)
+    watch = TrainerWatch(few, heartbeats, database, pause)
+    heartbeats.beat(Heartbeat("t", 1, "", TrainerFigures(unspent_positions=0.0)), ttl=600)
+    database.submit_game("test", "w", Submission(random_record(1)))
+    database._run("UPDATE games SET length = 32000, ingested_at = now() - interval '4 seconds'")
+    await watch.look()
+    assert not pause.waits_for_trainer, "a trainer that records nothing is believed"
+    epoch = database.acquire_fence("test", "trainer")
+    database.record_progress("test", 0.0, 0, epoch)
+    await watch.look()
+    assert str(waits) == "the trainer, 3000 positions behind"
+    database.record_progress("test", 0.0, database.read_games("test", 0, 10).next_tx, epoch)
+    await watch.look()
+    assert not pause.waits_for_trainer
+    database.record_progress("test", 4000.0, 0, epoch)
+    await watch.look()
+    assert pause.waits_for_trainer, "the record counts more than a heartbeat of nothing"
+
+
 def test_games_stored_since_the_trainers_record_count(database: Database) -> None:
-    assert database.positions_ahead("test", 0.5).age_seconds is None
+    assert database.positions_ahead("test", 0.5, 1e6).age_seconds is None
     epoch = database.acquire_fence("test", "trainer")
     records = [random_record(seed) for seed in (1, 2)]
     database.submit_game("test", "w", Submission(records[0]))
     page = database.read_games("test", 0, 10)
     database.record_progress("test", 12.0, page.next_tx, epoch)
-    ahead = database.positions_ahead("test", 0.5)
+    ahead = database.positions_ahead("test", 0.5, 1e6)
     assert ahead.positions == 12.0
     assert ahead.age_seconds is not None
     database.submit_game("test", "w", Submission(records[1]))
-    assert database.positions_ahead("test", 0.5).positions == 12.0 + records[1].length / 2
+    ahead = database.positions_ahead("test", 0.5, 1e6)
+    assert ahead.positions == 12.0 + records[1].length / 2
+    assert ahead.unread_positions == 12.0, "the trainer may have read what is so new"
+    database._run("UPDATE games SET ingested_at = now() - interval '4 seconds'")
+    ahead = database.positions_ahead("test", 0.5, 1e6)
+    assert ahead.unread_positions == ahead.positions
+    assert database.positions_ahead("test", 0.5, 11.0).positions == 12.0, "enough is enough"
     with pytest.raises(StoreUnavailableError):
-        Database("postgresql://u@127.0.0.1:1/d").positions_ahead("test", 0.5)
+        Database("postgresql://u@127.0.0.1:1/d").positions_ahead("test", 0.5, 1e6)
 
 
 def test_a_pointer_that_cannot_move_is_not_believed(
@@ -316,9 +360,12 @@ def test_status_names_redis_and_its_reason(
     def asked(*options: str) -> str:
         return CliRunner().invoke(app, ["status", *options], catch_exceptions=False).output
 
-    assert json.loads(asked("--json"))["redis"] == {"status": "up", "reason": ""}
+    values = json.loads(asked("--json"))
+    assert (values["redis"], values["up"]) == ({"status": "up", "reason": ""}, False)
     with refusing_writes(valkey_url, code):
-        found = json.loads(asked("--json"))["redis"]
+        values = json.loads(asked("--json"))
+        assert values["up"] is None, "nobody can tell"
+        found = values["redis"]
         assert found["status"] == "half up"
         assert f"takes no writes: {code} " in found["reason"]
         lines = dict(line.split(maxsplit=1) for line in asked().splitlines())

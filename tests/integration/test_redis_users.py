@@ -18,7 +18,7 @@ from tests.support.half_up import read_only
 from zerofleet.best_pointer import BestPointer
 from zerofleet.cli import app
 from zerofleet.database import Database, Promotion
-from zerofleet.errors import ConfigError, StoreUnavailableError
+from zerofleet.errors import ConfigError, StoreLoginError, StoreUnavailableError
 from zerofleet.fleet.figures import KINDS, SelfplayFigures, TrainerFigures
 from zerofleet.fleet.heartbeat import Heartbeat, HeartbeatHistory, Heartbeats, history_key
 from zerofleet.local.processes import free_port, start_child, stop_child
@@ -26,6 +26,7 @@ from zerofleet.local.valkey import find_valkey
 from zerofleet.redis_connection import UP
 from zerofleet.secrets.files import with_password_file
 from zerofleet.secrets.redis_users import RULES, acl_file
+from zerofleet.waiting import awaited
 
 ONCE = Retry(NoBackoff(), 0)
 BEAT_AS = {  # the services that beat, and as whom
@@ -229,9 +230,10 @@ def test_a_password_is_rotated_without_an_outage(server: Server) -> None:
         beats.beat(Heartbeat("w", 3, "", SelfplayFigures()))
         path.write_text("canary-wrong\n")
         server.all.client_kill_filter(user="worker")
-        with pytest.raises(StoreUnavailableError) as caught:
+        with pytest.raises(StoreLoginError, match="refuses the password: ") as caught:
             beats.beat(Heartbeat("w", 4, "", SelfplayFigures()))
         assert "canary" not in str(caught.value)
+        assert awaited(caught.value, "Redis") == "Redis to accept the login"
         path.unlink()
         with pytest.raises(StoreUnavailableError, match="cannot read"):
             beats.beat(Heartbeat("w", 4, "", SelfplayFigures()))

@@ -167,6 +167,25 @@ async def test_play_pauses_while_the_trainer_is_behind(database: Database, valke
         assert not worker.waits
 
 
+async def test_play_pauses_while_a_trainer_that_sends_heartbeats_reads_no_games(
+    database: Database, valkey_url: str
+) -> None:
+    run = make_run(max_ahead_positions=5_000)
+    heartbeats = Heartbeats(valkey_url, run.name)
+    heartbeats.beat(Heartbeat("t", 1, "", TrainerFigures(unspent_positions=0.0)), ttl=600)
+    database.register_run(run)
+    epoch = database.acquire_fence(run.name, "trainer")
+    database.record_progress(run.name, 0.0, 0, epoch)
+    worker = make_worker(run, database, valkey_url, "unread")
+    async with running(worker):
+        await until(lambda: "the trainer, 5000 positions behind" in str(worker.waits))
+        [(tx,)] = query(database, "SELECT max(tx)::text FROM games")
+        heartbeats.beat(Heartbeat("t", 2, "", TrainerFigures(unspent_positions=0.0)), ttl=600)
+        stands = plies(worker)
+        database.record_progress(run.name, 0.0, int(tx), epoch)
+        await until(lambda: plies(worker) > stands + 1000)
+
+
 async def test_no_finished_game_is_lost_while_postgres_is_away(
     store_folder: Path, valkey_url: str
 ) -> None:

@@ -15,11 +15,13 @@ from typing import Any
 import numpy as np
 import psycopg2
 import pytest
+from structlog.testing import capture_logs
 
 from tests.support.random_records import changed, target_record
 from zerofleet.config import RunConfig, run_from_values
 from zerofleet.database import Database, Submission
 from zerofleet.errors import ConfigError, StaleEpochError
+from zerofleet.fleet import figures
 from zerofleet.fleet.figures import TrainerFigures
 from zerofleet.fleet.heartbeat import Heartbeat, Heartbeats
 from zerofleet.games import spec
@@ -29,6 +31,7 @@ from zerofleet.models.folder import ModelFolder
 from zerofleet.models.session import ModelSession
 from zerofleet.records import GameRecord, is_held_out
 from zerofleet.services.trainer.checkpoints import CheckpointFolder
+from zerofleet.services.trainer.state import Checkpoints
 
 pytestmark = pytest.mark.slow
 
@@ -428,6 +431,23 @@ def test_a_run_that_diverged_goes_on_with_a_lower_learning_rate(surroundings: Su
     saved = surroundings.saved_step()
     surroundings.run = a_run(checkpoint_every_steps=1)
     surroundings.train_until(lambda: surroundings.saved_step() > saved + 2)
+
+
+def test_a_trainer_with_an_absurd_loss_says_once_that_it_keeps_no_checkpoint(
+    surroundings: Surroundings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    surroundings.submit(range(60))
+    surroundings.train_until(surroundings.idle)
+    saved = surroundings.saved_step()
+    monkeypatch.setattr(figures, "ABSURD_LOSS", 1e-9)
+    monkeypatch.setattr(Checkpoints, "go_back", lambda *_: None)
+    surroundings.submit(range(60, 160))
+    with capture_logs() as logs:
+        surroundings.train_until(surroundings.idle)
+    assert surroundings.saved_step() == saved
+    told = [entry for entry in logs if entry["event"] == "checkpoint_not_kept"]
+    assert len(told) == 1
+    assert "lower trainer.learning_rate (now 0." in told[0]["reason"]
 
 
 def test_checkpoints_of_training_that_diverged_are_passed_over(surroundings: Surroundings) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from uuid import UUID
@@ -9,9 +10,20 @@ from uuid import UUID
 import pytest
 
 from zerofleet.database.played_games import PlayedGame, PlayedPly, sgf_of_game
+from zerofleet.services.dashboard import game_page
 from zerofleet.services.dashboard.game_page import ValueCurve, WalkedGame
 
 PLIES = 8
+
+
+@pytest.mark.parametrize("legal", [list(range(26)) * 1000, [0, 26], [-1]])
+def test_a_search_of_actions_that_the_game_does_not_have_is_not_shown(legal: list[int]) -> None:
+    played = walked([0.5] * PLIES).played
+    assert len(game_page._walked(played, []).actions) == PLIES
+    forged = dataclasses.replace(played.plies[3], legal_actions=legal)
+    plies = [*played.plies[:3], forged, *played.plies[4:]]
+    with pytest.raises(ValueError, match="ply 3 lists other actions than the 26 of go"):
+        game_page._walked(dataclasses.replace(played, plies=plies), [])
 
 
 def walked(

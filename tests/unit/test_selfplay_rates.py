@@ -8,7 +8,6 @@ import pytest
 from zerofleet_core import SearchConfig
 
 from zerofleet.config import run_from_values
-from zerofleet.fleet.figures import TrainerFigures
 from zerofleet.services.selfplay.game_storage import GameWriter
 from zerofleet.services.selfplay.pace import Pause, PlayTotals, PlyCost, Rates
 from zerofleet.waiting import Waits
@@ -79,13 +78,11 @@ def test_says_how_long_it_waited_and_how_long_for_the_trainer() -> None:
 
 
 def test_a_pause_for_the_trainer_goes_on_until_it_keeps_up() -> None:
-    """Also while the trainer is not there, or reads its window: neither is the worker's speed."""
+    """Also while the trainer is down: neither is the worker's speed."""
     pause = Pause(cast("GameWriter", None), 100, Waits())
     assert not pause.waits_for_trainer
-    behind = TrainerFigures(unspent_positions=101.0)
-    starting = TrainerFigures()  # it has not read its window yet
-    for heard in (behind, starting, None):
-        pause.hear(heard)
+    for hear in (lambda: pause.hear_ahead(101.0), pause.hear_no_trainer):
+        hear()
         assert pause.waits_for_trainer
         pause.hear_nothing()
         assert not pause.waits_for_trainer

@@ -34,7 +34,7 @@ class Stores:
         self.away_at_first = 0
         self.redis_away = False
         self.state = UP
-        self.ahead = PositionsAhead(0.0, 0.0)
+        self.ahead = PositionsAhead(0.0, 0.0, 0.0)
         self.behind = 0.0
         self.progress = 0
         self.log: list[str] = []
@@ -53,7 +53,7 @@ class Stores:
     def require_run(self, run: object) -> None:
         pass
 
-    def positions_ahead(self, run: str, trained_share: float) -> PositionsAhead:
+    def positions_ahead(self, run: str, trained_share: float, enough: float) -> PositionsAhead:
         return self.ahead
 
     def clock_ahead(self) -> timedelta:

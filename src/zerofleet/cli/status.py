@@ -93,7 +93,10 @@ class _Watched:
         cores = None if self.of_fleet else os.cpu_count()
         advice = monitor.advice(cores) if address and is_heard else None
         if as_json:
-            values = status_values(figures, disk, services, address, advice, self.running)
+            values = status_values(
+                *(figures, disk, services, address, advice, self.running),
+                is_known=is_heard or not self.of_fleet,
+            )
             return json.dumps(values, indent=indent)
         # A fleet that is just starting has no heartbeats yet.
         stopped = "no heartbeats: starting or stopped" if self.of_fleet else "stopped"

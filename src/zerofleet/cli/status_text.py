@@ -43,15 +43,18 @@ def status_values(
     address: str | None,
     advice: Advice | None = None,
     running: Running | None = None,
+    *,
+    is_known: bool = True,
 ) -> dict[str, Any]:
     """Return everything as JSON values.
 
     ``address`` is the inference service's while the run is up; ``running`` describes the stores and
-    services of its data folder, if it has one.
+    services of its data folder, if it has one. ``is_known`` is false if nobody can tell
+    whether the run is up: then ``up`` is null unless there is an address.
     """
     page = None if running is None else running.page_address
     return {
-        "up": address is not None,
+        "up": address is not None if is_known or address else None,
         "inference_address": address,
         "page": None if page is None else f"http://{page}",
         "metrics": {} if running is None else _metrics_urls(running),

@@ -150,10 +150,19 @@ class Leadership(Runs):
         Returns:
             The epoch that every write must carry. Writes of predecessors are refused from now on
                 with ``StaleEpochError``.
+
+        Raises:
+            ConfigError: no start of a service has such an epoch.
         """
-        [row] = self._rows(
-            "SELECT acquire_fence(:run, :role, :above) AS epoch", run=run, role=role, above=above
-        )
+        try:
+            [row] = self._rows(
+                "SELECT acquire_fence(:run, :role, :above) AS epoch",
+                run=run,
+                role=role,
+                above=above,
+            )
+        except exc.DataError as error:
+            raise ConfigError(explain(error.orig or error)) from error
         return row.epoch
 
 

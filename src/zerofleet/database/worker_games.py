@@ -25,7 +25,7 @@ from zerofleet.records import GameRecord, read_json
 GameKind = Literal["selfplay", "match"]
 SubmitStatus = Literal["stored", "duplicate", "adopted", "conflict", "rejected"]
 _T = TypeVar("_T")
-SaveStatus = Literal["saved", "lost", "rejected"]
+SaveStatus = Literal["saved", "lost", "full", "rejected"]
 
 _log = structlog.get_logger()
 
@@ -123,6 +123,9 @@ class PositionsAhead:
 
     positions: float
     """Positions for training that the trainer has not trained on."""
+    unread_positions: float
+    """The same without games that a working trainer may have read since it recorded its progress:
+    those of the last three seconds."""
     age_seconds: float | None
     """Seconds since the trainer recorded its progress; None: no trainer has."""
 
@@ -164,21 +167,24 @@ class WorkerGames(ConnectionPool):
                 _log.warning("game_not_stored", game_uid=uid, status=status, reason=reason)
         return statuses
 
-    def positions_ahead(self, run: str, trained_share: float) -> PositionsAhead:
+    def positions_ahead(self, run: str, trained_share: float, enough: float) -> PositionsAhead:
         """Return how far self-play is ahead of the trainer.
 
         Args:
             trained_share: share of a game's positions that is used for training.
+            enough: counting stops above this many positions.
 
         Raises:
             StoreUnavailableError: Postgres does not answer.
         """
         rows = self._rows(
-            "SELECT positions, age_seconds FROM positions_ahead(:run, :share)",
+            "SELECT positions, unread_positions, age_seconds "
+            "FROM positions_ahead(:run, :share, :enough)",
             run=run,
             share=trained_share,
+            enough=enough,
         )
-        return PositionsAhead(*rows[0]) if rows else PositionsAhead(0.0, None)
+        return PositionsAhead(*rows[0]) if rows else PositionsAhead(0.0, 0.0, None)
 
     def last_v_resign(self, run: str) -> float | None:
         """v_resign as last computed; None while no player resigns."""
@@ -218,7 +224,8 @@ class WorkerGames(ConnectionPool):
         """Save games in play, with their epochs, and extend their leases.
 
         ``lost``: another worker has adopted the game, or it is over. ``rejected``: the record
-        contradicts itself and is set aside. A worker should stop playing both.
+        contradicts itself and is set aside. A worker should stop playing both. ``full``: the run
+        has too many unfinished games to save another one; a worker may play on.
 
         Returns:
             An answer for each game, in order.
@@ -252,9 +259,10 @@ class WorkerGames(ConnectionPool):
     def adopt_unfinished(
         self, run: str, worker: str, limit: int, lease_seconds: float
     ) -> list[tuple[GameRecord, int]]:
-        """Take over at most ``limit`` games whose leases have expired, with their new epochs.
+        """Take over games whose leases have expired, with their new epochs.
 
-        A game whose record cannot be read is set aside.
+        A call returns at most ``limit`` games, 8 games, or 64 MB. A game whose record cannot be
+        read is set aside.
         """
         rows = self._rows(
             "SELECT game_uid, record::text AS record, epoch "

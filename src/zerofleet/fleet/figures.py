@@ -93,7 +93,8 @@ class Stage:
     squared_error: float  # mean (result - v)^2
 
 
-_ABSURD_LOSS = 100.0  # nats: the network gives moves of the search a probability of e^-100
+ABSURD_LOSS = 100.0
+"""In nats, the network gives the moves of the search a probability of e^-100."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +126,7 @@ class Measurement:
     @property
     def is_sound(self) -> bool:
         """Whether training can go on from these weights: no loss is infinite or absurdly large."""
-        return self.is_finite and max(self.policy_loss, self.value_loss) < _ABSURD_LOSS
+        return self.is_finite and max(self.policy_loss, self.value_loss) < ABSURD_LOSS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,6 +21,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from itertools import islice
 from types import MappingProxyType
 from typing import Any, Protocol, cast, get_args
 
@@ -55,6 +56,12 @@ NOTED: Mapping[str, tuple[str, ...]] = MappingProxyType(
     }
 )
 """Figures in the history, by service; their names are those in the heartbeat and in the metrics."""
+MOST_BEATS = 2_000
+"""Heartbeats of one service that a reader reads. Whoever may send one can send many."""
+_MOST_KEYS = 50_000  # that a reader looks through for heartbeats
+_MOST_BYTES = 64 << 10  # of a heartbeat; the trainer's has some 3 kB
+_MOST_WAITING = 500  # characters of what a process waits for
+_MOST_VERSION = 50  # characters of its version
 _LATE_SHARE = 0.25  # share of its TTL: at one heartbeat a second, the next two are missing
 _SCAN_COUNT = 1000
 _logger = structlog.get_logger()
@@ -227,13 +234,18 @@ class Heartbeats(RedisCaller):
     def read(self) -> list[Heartbeat]:
         """Return the heartbeats of all live processes, by service and worker.
 
+        Of each service at most 2,000 are read; ``state`` says if there are more.
+
         Raises:
             StoreUnavailableError: Redis does not answer.
         """
         with self._asking():
-            pattern = f"{self._prefix}*"
-            keys = sorted(set(self._redis.scan_iter(match=pattern, count=_SCAN_COUNT)))
+            scan = self._redis.scan_iter(match=f"{self._prefix}*", count=_SCAN_COUNT)
+            found = sorted(set(islice(scan, _MOST_KEYS)))
+            keys, left_out = self._bounded(found)
             contents, lives = self._read(keys)
+        if self.state.status == "up":
+            self.state = RedisState("up", _left_out_words(left_out))
         beats = [
             (key, _understood(content, left))
             for key, content, left in zip(keys, contents, lives, strict=True)
@@ -280,12 +292,30 @@ class Heartbeats(RedisCaller):
         elif self.state.status == "down":  # it has answered; a heartbeat may know more
             self.state = UP
 
+    def _bounded(self, found: Sequence[bytes]) -> tuple[list[bytes], int]:
+        """Return the keys to read, and the number of those that a service has too many of."""
+        keys = {service.encode(): list[bytes]() for service in KINDS}
+        left_out = 0
+        for key in found:
+            of_service = keys.get(key[len(self._prefix) :].partition(b":")[0])
+            if of_service is not None and len(of_service) < MOST_BEATS:
+                of_service.append(key)
+            elif of_service is not None:
+                left_out += 1
+        return sorted(key for of_service in keys.values() for key in of_service), left_out
+
     def _is_of(self, beat: Heartbeat, key: bytes) -> bool:
         """Return whether it is under its own key: ACLs limit what users may write by key only."""
         return self._key(beat.service, beat.worker).encode() == key
 
     def _key(self, service: str, worker: str) -> str:
         return f"{self._prefix}{service}:{_process(service, worker)}"
+
+
+def _left_out_words(left_out: int) -> str:
+    if not left_out:
+        return ""
+    return f"{left_out:,} heartbeats are not read: a service has more than {MOST_BEATS:,}"
 
 
 def _process(service: str, worker: str) -> str:
@@ -304,7 +334,7 @@ def _understood(content: bytes | None, left: object = None) -> Heartbeat | None:
         left: answer to PTTL: milliseconds until the key expires. An error leaves the age at 0,
             because ACL files from before 1.1 do not allow the command.
     """
-    if content is None:
+    if content is None or len(content) > _MOST_BYTES:
         return None
     try:
         beat = _CONTENT.validate_json(content)
@@ -324,9 +354,9 @@ def _understood(content: bytes | None, left: object = None) -> Heartbeat | None:
     return Heartbeat(
         beat.worker,
         beat.progress,
-        beat.waiting_for,
+        beat.waiting_for[:_MOST_WAITING],
         figures,
-        beat.version,
+        beat.version[:_MOST_VERSION],
         cast("WorkStatus | None", status),
         age,
         beat.ttl,
@@ -501,7 +531,8 @@ class HeartbeatHistory:
 
     def _workers(self, service: str) -> list[str]:
         prefix = history_key(self._run, service, "")
-        keys = set(self._redis.scan_iter(match=f"{prefix}*", count=_SCAN_COUNT))
+        scan = self._redis.scan_iter(match=f"{prefix}*", count=_SCAN_COUNT)
+        keys = set(islice(scan, _MOST_KEYS))
         return sorted(key.decode(errors="replace").removeprefix(prefix) for key in keys)
 
 

@@ -185,11 +185,21 @@ class ErrorInterceptor(grpc.aio.ServerInterceptor):
 
 
 async def _abort(error: Exception, method: str, context: Context) -> NoReturn:
+    """End a call with the status of an error.
+
+    gRPC itself ends a call whose message is too large or whose client is gone. To read from it or
+    to write to it then fails, which is no error: such a call is cancelled a moment later.
+    """
     if isinstance(error, grpc.aio.AbortError):
         raise error
+    if isinstance(error, grpc.aio.InternalError):
+        raise asyncio.CancelledError from error
     if not isinstance(error, ZerofleetError):
         _log.error("call_failed", method=method, exc_info=error)
-    await context.abort(code_of(error), message_of(error))
+    try:
+        await context.abort(code_of(error), message_of(error))
+    except grpc.aio.InternalError as ended:
+        raise asyncio.CancelledError from ended
 
 
 def _check_access(tokens: Iterable[Token], method: str, authorization: Sequence[str]) -> Token:

@@ -12,20 +12,30 @@ BEGIN ATOMIC
             AND EXISTS (SELECT FROM games AS g WHERE g.game_uid = u.game_uid)
         ORDER BY u.game_uid FOR UPDATE SKIP LOCKED
     );
-    UPDATE unfinished_games AS u SET
-        epoch = u.epoch + 1, worker = in_worker,
-        lease_until = now() + make_interval(secs => in_lease_seconds)
-    FROM (
-        SELECT o.game_uid FROM unfinished_games AS o
+    -- Whoever calls this holds all records at once.
+    WITH orphans AS MATERIALIZED (
+        SELECT o.game_uid, o.lease_until, octet_length(o.record::text) AS bytes
+        FROM unfinished_games AS o
         WHERE o.run = in_run AND o.lease_until <= now()
             AND NOT EXISTS (SELECT FROM games AS g WHERE g.game_uid = o.game_uid)
-        ORDER BY o.lease_until LIMIT in_limit FOR UPDATE SKIP LOCKED
-    ) AS orphan
-    WHERE u.game_uid = orphan.game_uid
+        ORDER BY o.lease_until LIMIT least(in_limit, 8) FOR UPDATE SKIP LOCKED
+    ), counted AS (
+        SELECT
+            game_uid, bytes,
+            sum(bytes) OVER (ORDER BY lease_until, game_uid) AS bytes_with_earlier
+        FROM orphans
+    )
+    UPDATE unfinished_games AS u SET
+        epoch = u.epoch + 1, worker = left(in_worker, 200),
+        lease_until = now() + make_interval(secs => least(in_lease_seconds, 86400))
+    FROM counted AS c
+    WHERE u.game_uid = c.game_uid
+        AND (c.bytes_with_earlier <= 64000000 OR c.bytes_with_earlier = c.bytes)
     RETURNING u.game_uid, u.record, u.epoch;
 END;
 COMMENT ON FUNCTION adopt_unfinished IS
-    'Take over games whose lease has run out; their epoch grows, so the worker before is refused.';
+    'Take over games whose lease has run out, at most 8 and 64 MB at once; their epoch grows, so the '
+    'worker before is refused.';
 
 
 CREATE FUNCTION reject_unfinished(
@@ -36,11 +46,12 @@ LANGUAGE sql SECURITY DEFINER SET search_path = public, pg_temp
 BEGIN ATOMIC
     WITH gone AS (
         DELETE FROM unfinished_games
-        WHERE game_uid = in_game_uid AND run = in_run AND epoch = in_epoch AND worker = in_worker
+        WHERE game_uid = in_game_uid AND run = in_run AND epoch = in_epoch
+            AND worker = left(in_worker, 200)
         RETURNING game_uid, record
     ), kept AS (
         INSERT INTO refused_games (game_uid, run, reason, worker, record)
-        SELECT game_uid, in_run, in_reason, in_worker, record FROM gone
+        SELECT game_uid, in_run, in_reason, left(in_worker, 200), record FROM gone
         ON CONFLICT DO NOTHING
     )
     SELECT EXISTS (SELECT FROM gone);
@@ -58,11 +69,11 @@ LANGUAGE sql SECURITY DEFINER SET search_path = public, pg_temp
 BEGIN ATOMIC
     WITH ours AS MATERIALIZED (
         SELECT game_uid FROM unfinished_games
-        WHERE run = in_run AND worker = in_worker AND game_uid = ANY (in_game_uids)
+        WHERE run = in_run AND worker = left(in_worker, 200) AND game_uid = ANY (in_game_uids)
         ORDER BY game_uid FOR UPDATE
     ), extended AS (
         UPDATE unfinished_games AS u
-        SET lease_until = now() + make_interval(secs => in_lease_seconds)
+        SET lease_until = now() + make_interval(secs => least(in_lease_seconds, 86400))
         FROM ours WHERE u.game_uid = ours.game_uid
         RETURNING 1
     )
@@ -77,7 +88,7 @@ LANGUAGE sql SECURITY DEFINER SET search_path = public, pg_temp
 BEGIN ATOMIC
     WITH ours AS MATERIALIZED (
         SELECT game_uid FROM unfinished_games
-        WHERE run = in_run AND worker = in_worker AND lease_until > now()
+        WHERE run = in_run AND worker = left(in_worker, 200) AND lease_until > now()
         ORDER BY game_uid FOR UPDATE
     ), released AS (
         UPDATE unfinished_games AS u SET lease_until = now()

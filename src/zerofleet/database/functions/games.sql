@@ -14,7 +14,9 @@ $$;
 COMMENT ON FUNCTION column_fault IS 'What is wrong with the shape of a column; null: nothing.';
 
 
-CREATE FUNCTION record_fault(in_record game_record, in_game text, in_least_version integer)
+CREATE FUNCTION record_fault(
+    in_record game_record, in_game text, in_least_version integer, in_newest_version integer
+)
 RETURNS text
 LANGUAGE plpgsql STABLE
 AS $$
@@ -63,6 +65,9 @@ BEGIN
             WHEN 0 > ANY (r.action) OR 0 > ANY (r.legal_actions) THEN 'an action is negative'
             WHEN 0 > ANY (r.to_play) OR 1 < ANY (r.to_play) THEN 'to_play is neither 0 nor 1'
             WHEN in_least_version > ANY (r.model_version) THEN 'a model version is not positive'
+            -- Workers may be ahead of a database that was restored.
+            WHEN in_newest_version + 1000 < ANY (r.model_version)
+                THEN format('a model version is far above the newest, %s', in_newest_version)
             WHEN 0 > ANY (r.simulations) THEN 'a number of simulations is negative'
             WHEN 0 > ANY (r.visit_counts) THEN 'a visit count is negative'
             WHEN 0 > ANY (r.policy_weights) THEN 'a policy weight is negative'
@@ -96,7 +101,9 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp
 AS $$
 #variable_conflict use_column
 DECLARE
+    worker_name CONSTANT text := left(in_worker, 200);
     run_game text;
+    newest integer;    -- model of the run
     uids uuid[];       -- of the batch, in its order
     stored bigint[];   -- places in the batch, from 1
     faulty bigint[];
@@ -106,6 +113,7 @@ BEGIN
     IF NOT FOUND THEN
         RAISE EXCEPTION 'there is no run %', in_run USING ERRCODE = 'foreign_key_violation';
     END IF;
+    newest := coalesce((SELECT max(version) FROM models WHERE run = in_run), 0);
     -- The trainer reads the games of one transaction together, so this bounds what it reads.
     IF octet_length(in_games::text) > 64000000 THEN
         RAISE EXCEPTION 'a delivery of % MB is too large: deliver its games one by one',
@@ -139,7 +147,9 @@ BEGIN
     WITH delivered AS MATERIALIZED (
         SELECT
             d.epoch, d.kind, d.moves, d.content_sha256, (d.record).*, d.ordinality,
-            record_fault(d.record, run_game, CASE d.kind WHEN 'match' THEN 0 ELSE 1 END) AS fault
+            record_fault(
+                d.record, run_game, CASE d.kind WHEN 'match' THEN 0 ELSE 1 END, newest
+            ) AS fault
         FROM ROWS FROM (json_to_recordset(in_games) AS (
             epoch integer, kind text, moves text, content_sha256 bytea, record game_record
         )) WITH ORDINALITY AS d
@@ -152,6 +162,8 @@ BEGIN
             WHEN coalesce(octet_length(content_sha256), 0) <> 32
                 THEN 'content_sha256 is not 32 bytes'
             WHEN fault IS NOT NULL THEN fault
+            WHEN octet_length(moves) > 256 * cardinality(action)
+                THEN 'moves has more text than 256 bytes a ply'
             WHEN result IS NULL OR result NOT BETWEEN -1 AND 1 THEN 'result is not -1, 0 or 1'
             WHEN kind = 'selfplay' AND reason = 'resign'
                 AND (resign_threshold IS NULL OR plays_on)
@@ -177,7 +189,7 @@ BEGIN
         )
         SELECT
             d.game_uid, in_run, d.kind, d.model_version[1], d.model_version[2], d.result,
-            d.reason, cardinality(d.action), in_worker, d.started_at, d.finished_at, d.moves,
+            d.reason, cardinality(d.action), worker_name, d.started_at, d.finished_at, d.moves,
             d.content_sha256, d.resign_threshold, d.plays_on,
             now() - greatest(d.finished_at - d.started_at, interval '0'),
             CASE d.kind WHEN 'selfplay' THEN coalesce(
@@ -246,7 +258,7 @@ BEGIN
             g.content_sha256 AS known_sha256,
             -- Two workers had one beginning: one of them took the game over from the other.
             coalesce(
-                g.worker <> in_worker
+                g.worker <> worker_name
                     AND g.started_at = (d.record #>> '{record, started_at}')::timestamptz,
                 g.game_uid IS NULL
             ) AS is_adopted
@@ -271,7 +283,7 @@ BEGIN
         FROM answered
     ), kept AS (
         INSERT INTO refused_games (game_uid, content_sha256, run, reason, worker, record)
-        SELECT game_uid, content_sha256, in_run, reason, in_worker, record FROM judged
+        SELECT game_uid, content_sha256, in_run, reason, worker_name, record FROM judged
         WHERE status IN ('adopted', 'conflict', 'rejected')
         ON CONFLICT DO NOTHING
     )

@@ -71,6 +71,12 @@ BEGIN
         RAISE EXCEPTION '% cannot take over from the % of a run', session_user, in_role
             USING ERRCODE = 'insufficient_privilege';
     END IF;
+    -- Epochs count starts, and the next one is above each. Near the largest integer none would follow.
+    IF coalesce(in_above NOT BETWEEN 0 AND 1000000000000000, true) THEN
+        RAISE EXCEPTION 'epoch % of the % of the run % is no number from 0 to 10^15: remove the '
+            'checkpoints that name it', in_above, in_role, in_run
+            USING ERRCODE = 'invalid_parameter_value';
+    END IF;
     INSERT INTO fences (run, role, epoch) VALUES (in_run, in_role, in_above + 1)
     ON CONFLICT (run, role) DO UPDATE
         SET epoch = greatest(fences.epoch, in_above) + 1, acquired_at = now()

@@ -34,6 +34,26 @@ CREATE OR REPLACE TRIGGER fenced BEFORE INSERT ON train_events
     FOR EACH ROW EXECUTE FUNCTION check_fence('trainer');
 
 
+CREATE OR REPLACE FUNCTION bound_version() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp
+AS $$
+DECLARE
+    newest CONSTANT integer := coalesce((SELECT max(version) FROM models WHERE run = NEW.run), 0);
+BEGIN
+    IF NEW.version > newest + 1000 THEN
+        RAISE EXCEPTION 'model version % of the run % is far above its newest, %: publish version %',
+            NEW.version, NEW.run, newest, newest + 1 USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    RETURN NEW;
+END
+$$;
+COMMENT ON FUNCTION bound_version IS
+    'Refuse a version that leaves few for later models: a version is at most 1,000 above the newest.';
+
+CREATE OR REPLACE TRIGGER bounded BEFORE INSERT ON models
+    FOR EACH ROW EXECUTE FUNCTION bound_version();
+
+
 CREATE OR REPLACE FUNCTION keep_files() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp
 AS $$

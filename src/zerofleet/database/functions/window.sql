@@ -69,22 +69,40 @@ COMMENT ON FUNCTION window_blocker IS
     'is in pg_read_all_stats).';
 
 
-CREATE FUNCTION positions_ahead(in_run text, in_trained_share float8)
-RETURNS TABLE (positions float8, age_seconds float8)
-LANGUAGE sql STABLE SECURITY DEFINER SET search_path = public, pg_temp
-BEGIN ATOMIC
-    SELECT
-        coalesce(t.unspent_positions, 0) + in_trained_share * coalesce((
-            SELECT sum(g.length) FROM (
-                SELECT s.length FROM games AS s
-                WHERE s.run = in_run AND s.kind = 'selfplay' AND s.tx > coalesce(t.tx, '0'::xid8)
-                -- Workers ask often, and no run lets its workers be so many games ahead.
-                ORDER BY s.tx LIMIT 20000
-            ) AS g
-        ), 0),
-        extract(epoch FROM now() - t.at)
-    FROM runs AS r LEFT JOIN trainer_progress AS t ON t.run = r.name WHERE r.name = in_run;
-END;
+CREATE FUNCTION positions_ahead(in_run text, in_trained_share float8, in_enough float8)
+RETURNS TABLE (positions float8, unread_positions float8, age_seconds float8)
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = public, pg_temp
+AS $$
+DECLARE
+    -- The trainer records its progress every two seconds, after it has looked for new games.
+    read_before CONSTANT timestamptz := now() - interval '3 seconds';
+    progress trainer_progress;
+    game record;
+BEGIN
+    IF NOT EXISTS (SELECT FROM runs WHERE name = in_run) THEN
+        RETURN;
+    END IF;
+    SELECT * INTO progress FROM trainer_progress WHERE run = in_run;
+    positions := coalesce(progress.unspent_positions, 0);
+    unread_positions := positions;
+    age_seconds := extract(epoch FROM now() - progress.at);
+    -- Workers ask often, so games are counted no further than the answer needs.
+    FOR game IN
+        SELECT g.length, g.ingested_at FROM games AS g
+        WHERE g.run = in_run AND g.kind = 'selfplay' AND g.tx > coalesce(progress.tx, '0'::xid8)
+        ORDER BY g.tx LIMIT 1000000
+    LOOP
+        EXIT WHEN unread_positions > in_enough;
+        positions := positions + in_trained_share * game.length;
+        IF game.ingested_at < read_before THEN
+            unread_positions := unread_positions + in_trained_share * game.length;
+        END IF;
+    END LOOP;
+    RETURN NEXT;
+END
+$$;
 COMMENT ON FUNCTION positions_ahead IS
     'Positions that the trainer of a run has not trained on: those that it has counted and not used, '
-    'and this share of those stored since. age_seconds: since it said so; null: no trainer has.';
+    'and this share of those stored since. unread_positions: without games so new that a trainer that '
+    'works may have read them since it recorded its progress. Counting stops above in_enough. '
+    'age_seconds: since the trainer recorded its progress; null: no trainer has.';

@@ -20,60 +20,43 @@ BEGIN
 END
 $$;
 
--- The limits of the console and of visitors of the page. They guard against accidents; what these
--- roles may do is decided by their grants. Settings that server.sql makes do not count.
-DO $$
-DECLARE
-    reader text;
-BEGIN
-    FOREACH reader IN ARRAY ARRAY['zerofleet_console', 'zerofleet_visitor'] LOOP
-        IF NOT EXISTS (
-            SELECT FROM pg_roles, unnest(rolconfig) AS setting
-            WHERE rolname = reader AND setting !~ '^(temp_file_limit|track_activities)='
-        ) THEN
-            EXECUTE format('ALTER ROLE %I SET default_transaction_read_only = on', reader);
-            EXECUTE format('ALTER ROLE %I SET statement_timeout = ''30s''', reader);
-            EXECUTE format('ALTER ROLE %I SET idle_in_transaction_session_timeout = ''60s''', reader);
-            EXECUTE format('ALTER ROLE %I SET jit = off', reader);
-        END IF;
-    END LOOP;
-EXCEPTION
-    WHEN insufficient_privilege THEN
-        RAISE NOTICE 'zerofleet_console or zerofleet_visitor belongs to another role, which must set its limits';
-    WHEN internal_error THEN NULL;  -- a migration elsewhere sets the same at this moment
-END
-$$;
-
 -- What a connection of ours sets for itself, for connections that cannot: a pooler such as pgbouncer
--- passes no options on. The timeouts are wider than ours. Where an administrator has set something,
--- all of it is theirs. The trainer and the evaluator of a run are few, people and dashboards too;
--- of workers there may be any number, so their bound is the pooler's.
+-- passes no options on. The timeouts are wider than ours. Those of the console and of visitors of the
+-- page guard against accidents; what these roles may do is decided by their grants. Where an
+-- administrator has set something, all of it is theirs; settings that server.sql makes do not count.
+-- The trainer and the evaluator of a run are few, people and dashboards too; of workers there may be
+-- any number, so their bound is the pooler's.
 DO $$
 DECLARE
     limits record;
+    setting text;
 BEGIN
     FOR limits IN SELECT * FROM (VALUES
-        ('zerofleet_worker', NULL),
-        ('zerofleet_trainer', 20),
-        ('zerofleet_evaluator', 50),
-        ('zerofleet_console', 20),
-        ('zerofleet_visitor', 10)
-    ) AS t (role_name, connections)
+        ('zerofleet_worker', NULL, false),
+        ('zerofleet_trainer', 20, false),
+        ('zerofleet_evaluator', 50, false),
+        ('zerofleet_console', 20, true),
+        ('zerofleet_visitor', 10, true)
+    ) AS t (role_name, connections, only_reads)
     LOOP
         BEGIN
             IF NOT EXISTS (
-                SELECT FROM pg_roles, unnest(rolconfig) AS setting
+                SELECT FROM pg_roles, unnest(rolconfig) AS given
                 WHERE rolname = limits.role_name
-                    AND setting !~ '^(temp_file_limit|track_activities)='
+                    AND given !~ '^(temp_file_limit|track_activities)='
             ) THEN
-                EXECUTE format('ALTER ROLE %I SET statement_timeout = ''60s''', limits.role_name);
-                EXECUTE format('ALTER ROLE %I SET idle_in_transaction_session_timeout = ''60s''',
-                    limits.role_name);
-                EXECUTE format('ALTER ROLE %I SET jit = off', limits.role_name);
-                EXECUTE format('ALTER ROLE %I SET timezone = ''UTC''', limits.role_name);
-                -- The window counts on rows staying in order.
-                EXECUTE format('ALTER ROLE %I SET max_parallel_workers_per_gather = 0',
-                    limits.role_name);
+                FOREACH setting IN ARRAY CASE
+                    WHEN limits.only_reads THEN
+                        ARRAY['default_transaction_read_only = on', 'statement_timeout = ''30s''']
+                    -- The window counts on rows staying in order.
+                    ELSE ARRAY[
+                        'statement_timeout = ''60s''', 'timezone = ''UTC''',
+                        'max_parallel_workers_per_gather = 0'
+                    ]
+                END || ARRAY['idle_in_transaction_session_timeout = ''60s''', 'jit = off']
+                LOOP
+                    EXECUTE format('ALTER ROLE %I SET ', limits.role_name) || setting;
+                END LOOP;
             END IF;
             IF limits.connections IS NOT NULL AND EXISTS (
                 SELECT FROM pg_roles WHERE rolname = limits.role_name AND rolconnlimit = -1

@@ -24,7 +24,7 @@ def upgrade() -> None:
     )
     op.execute(
         "COMMENT ON TABLE trainer_progress IS 'How far the trainer of each run is, written every "
-        "two seconds. Self-play reads it where Redis cannot tell.'"
+        "two seconds. Self-play keeps pace with it.'"
     )
     for column, comment in _COMMENTS.items():
         text = comment.replace("'", "''")
