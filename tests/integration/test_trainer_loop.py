@@ -30,8 +30,7 @@ from zerofleet.local.postgres_cluster import find_programs
 from zerofleet.models.folder import ModelFolder
 from zerofleet.models.session import ModelSession
 from zerofleet.records import GameRecord, is_held_out
-from zerofleet.services.trainer.checkpoints import CheckpointFolder
-from zerofleet.services.trainer.state import Checkpoints
+from zerofleet.services.trainer.checkpoints import CheckpointFolder, Checkpoints
 
 pytestmark = pytest.mark.slow
 
