@@ -231,6 +231,7 @@ class Batcher:
                         value[rows],
                         batch.model.version,
                         batch.model.precision,
+                        batch.model.sha256,
                     )
                 )
 

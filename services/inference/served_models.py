@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -35,6 +36,7 @@ from zerofleet.waiting import FIRST_MODEL, WorkStatus
 _log = structlog.get_logger()
 
 _MOST_CHARACTERS = 60  # of a client's text that an error repeats
+_CHECK_SECONDS = 60.0  # between two checks of the loaded versions' rows
 _EARLIER = 8  # promotions that are tried, newest first, when the best model does not load
 
 _T = TypeVar("_T")
@@ -202,10 +204,17 @@ class ServedModels:
             await asyncio.sleep(every_seconds)
 
     async def follow_variants(self, every_seconds: float) -> None:
-        """Keep up with the best version's variants, for ever; at once after each promotion."""
+        """Keep up with the best version's variants, for ever; at once after each promotion.
+
+        Also drop replaced versions once a minute.
+        """
+        check_at = time.monotonic() + _CHECK_SECONDS
         while True:
             self._swapped.clear()
             await self.refresh_variants()
+            if time.monotonic() >= check_at:
+                await self.drop_replaced()
+                check_at = time.monotonic() + _CHECK_SECONDS
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(every_seconds):
                     await self._swapped.wait()
@@ -232,6 +241,39 @@ class ServedModels:
                 await self._improve(self._best[0])
         except ZerofleetError:
             return  # the precision that answers now goes on
+
+    async def drop_replaced(self) -> None:
+        """Drop loaded versions whose rows are gone or name another file; not the best ones.
+
+        A failover of Postgres may lose the newest rows, and the trainer may then publish another
+        model under the same number. Best models follow the promotions instead.
+        """
+        try:
+            await self._look_up(self._source.refresh)
+            for model in self.loaded():
+                best = {answering.promoted.version for answering in self._best}
+                if model.version not in best and await self._is_replaced(model):
+                    self._in_memory.remove(model)
+                    self._answering.pop(model.version, None)
+                    _log.warning(
+                        "replaced_model_dropped",
+                        version=model.version,
+                        precision=model.precision,
+                        sha256=model.sha256,
+                    )
+        except ZerofleetError:
+            return  # the stores are away; the next check will do
+
+    async def _is_replaced(self, model: LoadedModel) -> bool:
+        """Whether the stores name no file or another one for this version and precision."""
+        try:
+            sha256: str | None = await self._sha256(model.version)
+        except ModelNotFoundError:
+            return True
+        if model.precision != FP32:
+            variants = await self._look_up(self._source.variants, model.version)
+            sha256 = variants.get(model.precision)
+        return sha256 != model.sha256
 
     async def _follow(self, pointed: Promotion) -> None:
         """Move to the end of the chain; without Postgres, to what the pointer names if newer.

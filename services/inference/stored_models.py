@@ -49,6 +49,14 @@ class ModelSource(Protocol):
         """
         ...
 
+    def refresh(self) -> None:
+        """Forget what was cached of versions whose rows are gone or name another file.
+
+        Raises:
+            StoreUnavailableError: Postgres does not answer.
+        """
+        ...
+
     def versions(self) -> Sequence[int]:
         """All versions.
 
@@ -62,8 +70,9 @@ class StoredModels:
     """A ``ModelSource`` over both stores.
 
     The pointer in Redis may be that of another chain until the evaluator repairs it, so
-    ``ServedModels`` believes ``promotions`` before it. A version never changes, nor do its
-    variants, which are recorded with it: they are looked up once.
+    ``ServedModels`` believes ``promotions`` before it. Models and variants are append-only, so
+    their rows are cached. Only a failover of Postgres that loses the newest rows can replace a
+    version: ``refresh`` finds it.
     """
 
     def __init__(self, run: str, database: Database, pointer: BestPointer) -> None:
@@ -104,6 +113,17 @@ class StoredModels:
             known = {row.precision: row.sha256 for row in rows if row.accepted and row.sha256}
             self._variants[version] = known
         return known
+
+    def refresh(self) -> None:
+        """See ``ModelSource``."""
+        kept = {row.version: row.sha256 for row in self._database.models(self._run)}
+        for version, sha256 in list(self._sha256.items()):
+            if kept.get(version) == sha256:
+                continue
+            row = self._database.model(self._run, version)  # files that are not kept have a row
+            if row is None or row.sha256 != sha256:
+                self._sha256.pop(version, None)
+        self._variants.clear()
 
     def versions(self) -> list[int]:
         """See ``ModelSource``."""

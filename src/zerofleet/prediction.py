@@ -15,6 +15,7 @@ class Prediction:
     value: NDArray[np.float32]  # [batch], in [-1, 1], for the player to move
     model_version: int  # the one model that gave every row
     precision: str = ""  # which of its variants: fp32, int8, fp16; empty where unknown
+    sha256: str = ""  # of the file that answered; empty where the server does not name it
 
 
 class Predictor(Protocol):

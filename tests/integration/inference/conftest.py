@@ -120,6 +120,9 @@ class ListedModels:
         self._look()
         return sorted(self.known)
 
+    def refresh(self) -> None:
+        self._look()
+
     def variants(self, version: int) -> dict[str, str]:
         self._look()
         return self.accepted.get(version, {})
