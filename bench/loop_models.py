@@ -16,10 +16,9 @@ from zerofleet.learning import export_onnx
 from zerofleet.learning.export import random_positions
 from zerofleet.learning.learner import Learner
 from zerofleet.learning.window import sample_seed
-from zerofleet.models.make_variant import measure
 from zerofleet.models.quantize import quantize_int8
 from zerofleet.models.session import ModelSession
-from zerofleet.models.variant import Bounds
+from zerofleet.models.variant import Bounds, measure
 from zerofleet.prediction import Prediction
 from zerofleet.services.inference.loaded_models import FP32, LoadedModel
 from zerofleet.services.inference.precision import fastest_model

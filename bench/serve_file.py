@@ -24,8 +24,8 @@ from zerofleet import games
 from zerofleet.config import SearchSection
 from zerofleet.database import Promotion
 from zerofleet.games import State
-from zerofleet.models.device_session import open_session
-from zerofleet.models.provider import Provider
+from zerofleet.models.runtime import Provider
+from zerofleet.models.session import open_session
 from zerofleet.rpc.codec import RequestShape
 from zerofleet.rpc.server import Server
 from zerofleet.service import configure_logs

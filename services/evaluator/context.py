@@ -27,7 +27,7 @@ from zerofleet.fleet.figures import EvaluatorFigures
 from zerofleet.games import State
 from zerofleet.match.anchors import anchor_player
 from zerofleet.match.play_match import MatchGamesInPlay, MatchPlayer, SearchPlayer
-from zerofleet.prediction import Prediction, Predictor
+from zerofleet.prediction import FP32, Prediction, Predictor
 from zerofleet.waiting import PatientPredictor, Waits
 
 _log = structlog.get_logger()
@@ -106,7 +106,7 @@ class Players:
         if model is not None:
             variants = await context.ask(database.variants, run, name.version)
             files = {row.precision: row.sha256 for row in variants if row.accepted and row.sha256}
-            files["fp32"] = model.sha256
+            files[FP32] = model.sha256
         return frozenset(
             sha256 for precision, sha256 in files.items() if name.precision in (None, precision)
         )

@@ -11,11 +11,18 @@ import structlog
 
 from zerofleet.config import RunConfig
 from zerofleet.errors import ConfigError, IncompatibleModelError, InferenceUnavailableError
-from zerofleet.models.device_session import open_session
 from zerofleet.models.driver import device_count
-from zerofleet.models.provider import CPU, Provider, choose
-from zerofleet.models.runtime import installed_runtimes, load_cuda, offered_providers, only_errors
-from zerofleet.models.shape import Shape
+from zerofleet.models.graph import Shape
+from zerofleet.models.runtime import (
+    CPU,
+    Provider,
+    choose,
+    installed_runtimes,
+    load_cuda,
+    offered_providers,
+    only_errors,
+)
+from zerofleet.models.session import open_session
 from zerofleet.services.inference.settings import InferenceSettings
 
 _log = structlog.get_logger()

@@ -10,7 +10,7 @@ import numpy as np
 import structlog
 from numpy.typing import NDArray
 
-from zerofleet.models.provider import ProviderName
+from zerofleet.models.runtime import ProviderName
 from zerofleet.services.inference.loaded_models import FP32, LoadedModel
 
 _log = structlog.get_logger()

@@ -17,10 +17,9 @@ from zerofleet.config import RunConfig
 from zerofleet.database import Database
 from zerofleet.fleet.figures import InferenceFigures
 from zerofleet.fleet.heartbeat import Heartbeats
-from zerofleet.models.device_session import open_session
 from zerofleet.models.model_store import open_store
-from zerofleet.models.provider import Provider, prune_engines
-from zerofleet.models.session import ModelSession
+from zerofleet.models.runtime import Provider, prune_engines
+from zerofleet.models.session import ModelSession, open_session
 from zerofleet.rpc.access import Limits
 from zerofleet.rpc.codec import RequestShape
 from zerofleet.rpc.health import HealthServer

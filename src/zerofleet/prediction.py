@@ -1,10 +1,22 @@
-"""What a network says about a batch of positions, and who can be asked."""
+"""A network's answer to a batch of positions, the names in it, and who can be asked."""
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol, get_args
 
 import numpy as np
 from numpy.typing import NDArray
+
+OBSERVATION = "observation"  # uint8 [batch, observation_bytes], bit-packed planes
+POLICY_LOGITS = "policy_logits"  # float16 [batch, num_actions]
+VALUE = "value"  # float32 [batch], in [-1, 1], for the player to move
+"""Names of the tensors in model files and in messages."""
+
+VariantPrecision = Literal["int8", "fp16"]
+"""Precision of a model's variant: int8 for CPUs, fp16 for GPUs."""
+Precision = Literal["fp32", VariantPrecision]
+"""Precision of any model file."""
+PRECISIONS: tuple[Precision, ...] = get_args(Precision)
+FP32: Precision = "fp32"
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from zerofleet import games
 from zerofleet.config import NetworkSection
 from zerofleet.errors import IncompatibleModelError, InferenceUnavailableError
 from zerofleet.models.driver import device_count
-from zerofleet.models.provider import Provider
+from zerofleet.models.runtime import Provider
 from zerofleet.services.inference.device import probe
 
 GAME = "connect_four"

@@ -14,10 +14,9 @@ import pytest
 from zerofleet import games
 from zerofleet.client import AsyncModel
 from zerofleet.database import Promotion
-from zerofleet.models.device_session import open_session
-from zerofleet.models.half import to_fp16
-from zerofleet.models.provider import Provider
-from zerofleet.models.session import ModelSession
+from zerofleet.models.quantize import to_fp16
+from zerofleet.models.runtime import Provider
+from zerofleet.models.session import ModelSession, open_session
 from zerofleet.prediction import Prediction
 from zerofleet.rpc.codec import RequestShape
 from zerofleet.rpc.server import Server

@@ -9,8 +9,7 @@ import pytest
 
 from zerofleet.config import run_from_values
 from zerofleet.errors import ConfigError
-from zerofleet.models.provider import CPU, Provider, ProviderName
-from zerofleet.models.runtime import offered_providers
+from zerofleet.models.runtime import CPU, Provider, ProviderName, offered_providers
 from zerofleet.services.inference.device import active_provider, numbers
 from zerofleet.services.inference.service import sessions_of
 from zerofleet.services.inference.settings import InferenceSettings

@@ -12,11 +12,17 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from zerofleet.errors import ConfigError, IncompatibleModelError, InferenceUnavailableError
-from zerofleet.models.graph import has_half_weights
-from zerofleet.models.provider import CPU, ONNX_NAMES, Provider, choose, prune_engines
-from zerofleet.models.runtime import installed_runtimes, offered_providers
+from zerofleet.models.graph import Shape, has_half_weights
+from zerofleet.models.runtime import (
+    CPU,
+    ONNX_NAMES,
+    Provider,
+    choose,
+    installed_runtimes,
+    offered_providers,
+    prune_engines,
+)
 from zerofleet.models.session import ModelSession
-from zerofleet.models.shape import Shape
 from zerofleet.services.inference.device import PROBE_MODEL, probe
 
 CPU_ONLY = ["CPUExecutionProvider"]

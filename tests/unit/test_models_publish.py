@@ -16,8 +16,8 @@ from zerofleet.config import NetworkSection
 from zerofleet.errors import IncompatibleModelError
 from zerofleet.games import spec
 from zerofleet.learning import PolicyValueNet, export_onnx
+from zerofleet.models.check import Golden, compare
 from zerofleet.models.folder import ModelFolder
-from zerofleet.models.golden import Golden, compare
 from zerofleet.models.publish import POINTS, check_in_child, publish
 from zerofleet.models.session import ModelSession
 
@@ -91,7 +91,7 @@ import json, os, signal, sys
 from pathlib import Path
 import numpy as np
 from zerofleet.models.folder import ModelFolder
-from zerofleet.models.golden import Golden
+from zerofleet.models.check import Golden
 from zerofleet.models.publish import publish
 from zerofleet.models.variant import Bounds, Positions, VariantRequest
 

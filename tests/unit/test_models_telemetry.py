@@ -9,7 +9,7 @@ from pathlib import Path
 
 RUN_A_MODEL = """
 from zerofleet.services.inference.device import probe
-from zerofleet.models.provider import CPU
+from zerofleet.models.runtime import CPU
 
 probe(CPU)
 print("answered")

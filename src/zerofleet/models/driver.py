@@ -13,7 +13,7 @@ import numpy as np
 import structlog
 from numpy.typing import NDArray
 
-from zerofleet.models.provider import Provider
+from zerofleet.models.runtime import Provider
 
 _log = structlog.get_logger()
 

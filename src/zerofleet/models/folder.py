@@ -29,7 +29,8 @@ from zerofleet.errors import (
     ModelNotFoundError,
     StoreUnavailableError,
 )
-from zerofleet.models.shape import INPUT, POLICY_OUTPUT, VALUE_OUTPUT, ModelShape
+from zerofleet.models.graph import ModelShape
+from zerofleet.prediction import OBSERVATION, POLICY_LOGITS, VALUE
 
 MAX_MODEL_BYTES = 1 << 30  # no reader takes more into memory
 _SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -224,10 +225,10 @@ platform: "onnxruntime_onnx"
 max_batch_size: {max_batch_rows}
 version_policy: {{ all {{ }} }}
 dynamic_batching {{ }}
-input [ {{ name: "{INPUT}" data_type: TYPE_UINT8 dims: [ {shape.observation_bytes} ] }} ]
+input [ {{ name: "{OBSERVATION}" data_type: TYPE_UINT8 dims: [ {shape.observation_bytes} ] }} ]
 output [
-  {{ name: "{POLICY_OUTPUT}" data_type: TYPE_FP16 dims: [ {shape.num_actions} ] }},
-  {{ name: "{VALUE_OUTPUT}" data_type: TYPE_FP32 dims: [ 1 ] reshape: {{ shape: [ ] }} }}
+  {{ name: "{POLICY_LOGITS}" data_type: TYPE_FP16 dims: [ {shape.num_actions} ] }},
+  {{ name: "{VALUE}" data_type: TYPE_FP32 dims: [ 1 ] reshape: {{ shape: [ ] }} }}
 ]
 """
 

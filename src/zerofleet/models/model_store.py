@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from zerofleet.models.folder import ModelFolder, StagedModel
-from zerofleet.models.shape import ModelShape
+from zerofleet.models.graph import ModelShape
 
 if TYPE_CHECKING:
     from zerofleet.config import ProcessSettings
@@ -107,8 +107,7 @@ def open_store(settings: ProcessSettings, run: str, max_batch_rows: int = 1024) 
         return ModelFolder(settings.model_folder, run, max_batch_rows)
     # Only who has a bucket pays for this, and needs the package behind it.
     from zerofleet.models.bucket import ModelBucket
-    from zerofleet.models.bucket_address import bucket_address
-    from zerofleet.models.bucket_objects import Objects
+    from zerofleet.models.bucket_objects import Objects, bucket_address
 
     address = bucket_address(
         settings.model_store,

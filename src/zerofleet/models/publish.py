@@ -19,10 +19,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from zerofleet.errors import IncompatibleModelError, StoreUnavailableError
+from zerofleet.models.check import Difference, Golden
 from zerofleet.models.folder import StagedModel
-from zerofleet.models.golden import Difference, Golden
+from zerofleet.models.graph import Shape
 from zerofleet.models.model_store import ModelStore
-from zerofleet.models.shape import Shape
 from zerofleet.models.variant import Variant, VariantRequest
 
 CHECK_SECONDS = 120.0
@@ -140,7 +140,7 @@ def make_in_child(
     """
     bounds = wanted.bounds
     command = [
-        "zerofleet.models.make_variant",
+        "zerofleet.models.variant",
         str(store.staging),
         store.run,
         str(fp32.path),
@@ -156,7 +156,7 @@ def make_in_child(
             _VARIANT_SECONDS,
             lambda: wanted.waiting(precision),
         )
-        outcome = json.loads(answer.splitlines()[-1])  # zerofleet.models.make_variant.Outcome
+        outcome = json.loads(answer.splitlines()[-1])  # zerofleet.models.variant.Outcome
     except _ChildError as error:
         return Variant(precision, reason=str(error)), None
     except (ValueError, IndexError):

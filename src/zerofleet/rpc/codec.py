@@ -13,17 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from zerofleet.errors import InferenceUnavailableError, InvalidRequestError, ModelNotFoundError
-from zerofleet.prediction import Prediction
+from zerofleet.prediction import OBSERVATION, POLICY_LOGITS, PRECISIONS, VALUE, Prediction
 from zerofleet.rpc.schema.open_inference import ModelInferRequest, ModelInferResponse
 
-OBSERVATION = "observation"
-POLICY_LOGITS = "policy_logits"
-VALUE = "value"
 BEST = "best"
 PRECISION = "precision"  # a parameter of requests and answers; servers may not know it
 SHA256 = "sha256"  # a parameter of answers; older servers and those of others do not send it
 MOST_ID_CHARACTERS = 256
-PRECISIONS = ("fp32", "int8", "fp16")
 MAX_MESSAGE_BYTES = 64 * 1024 * 1024
 
 _FP16 = np.dtype(np.float16).newbyteorder("<")

@@ -16,8 +16,8 @@ from onnx import TensorProto, helper, numpy_helper
 from zerofleet.database import Promotion
 from zerofleet.errors import ModelNotFoundError, StoreUnavailableError
 from zerofleet.models.folder import ModelFolder
+from zerofleet.models.graph import Shape
 from zerofleet.models.session import ModelSession
-from zerofleet.models.shape import Shape
 from zerofleet.rpc.codec import RequestShape
 from zerofleet.rpc.server import Server
 from zerofleet.services.inference.backend import Backend

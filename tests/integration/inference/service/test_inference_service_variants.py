@@ -20,7 +20,7 @@ from zerofleet.fleet.figures import InferenceFigures
 from zerofleet.fleet.heartbeat import Heartbeats
 from zerofleet.fleet.report import doing_text
 from zerofleet.local.monitor import Monitor
-from zerofleet.models.shape import Shape
+from zerofleet.models.graph import Shape
 from zerofleet.models.variant import Variant
 from zerofleet.services.inference.stored_models import StoredModels
 
