@@ -19,9 +19,8 @@ from zerofleet.learning.window import sample_seed
 from zerofleet.models.quantize import quantize_int8
 from zerofleet.models.session import ModelSession
 from zerofleet.models.variant import Bounds, measure
-from zerofleet.prediction import Prediction
-from zerofleet.services.inference.loaded_models import FP32, LoadedModel
-from zerofleet.services.inference.precision import fastest_model
+from zerofleet.prediction import FP32, Prediction
+from zerofleet.services.inference.loaded_models import LoadedModel, fastest_model
 
 WantedPrecision = Literal["run", "fp32", "int8"]
 INT8 = "int8"

@@ -70,7 +70,7 @@ print(':'.join(found for path in sys.path for found in glob.glob(f'{path}/nvidia
 export LD_LIBRARY_PATH="$libraries${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
 
 "$venv/bin/python" - <<'PYTHON' | tee "$results/gpu_check.txt"
-from zerofleet.services.inference.device import probe
+from zerofleet.services.inference.devices import probe
 from zerofleet.models.runtime import Provider
 from zerofleet.models.runtime import installed_runtimes, offered_providers
 

@@ -13,10 +13,9 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
-from zerofleet.services.inference.batcher import Batcher
+from zerofleet.services.inference.batcher import Batcher, Histogram
 from zerofleet.services.inference.recent_load import Load
 from zerofleet.services.inference.served_models import ServedModels
-from zerofleet.services.inference.statistics import Histogram
 
 _PREFIX = "zerofleet_inference"
 

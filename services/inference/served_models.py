@@ -1,4 +1,4 @@
-"""Which models are in memory, which of them is the best, and in which precision each answers.
+"""The models that a run serves: as the stores name them, and in which precision each answers.
 
 The best one follows the promotions: a newly promoted model is loaded and warmed beside the old,
 then one reference changes. A model that cannot be loaded leaves the old one in place. Other
@@ -13,24 +13,25 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TypeVar, TypeVarTuple
+from datetime import UTC, datetime
+from typing import Protocol, TypeVar, TypeVarTuple
 
 import structlog
 
-from zerofleet.database import Promotion
+from zerofleet.best_pointer import BestPointer
+from zerofleet.database import Database, Promotion
 from zerofleet.errors import (
     InferenceUnavailableError,
     ModelNotFoundError,
     StoreUnavailableError,
     ZerofleetError,
 )
+from zerofleet.prediction import FP32
 from zerofleet.rpc.inference_service import ModelState
-from zerofleet.services.inference.loaded_models import FP32, LoadedModel, LoadedModels
-from zerofleet.services.inference.precision import Precisions
-from zerofleet.services.inference.stored_models import ModelSource
+from zerofleet.services.inference.loaded_models import LoadedModel, LoadedModels, Precisions
 from zerofleet.waiting import FIRST_MODEL, WorkStatus
 
 _log = structlog.get_logger()
@@ -41,6 +42,125 @@ _EARLIER = 8  # promotions that are tried, newest first, when the best model doe
 
 _T = TypeVar("_T")
 _Arguments = TypeVarTuple("_Arguments")
+
+
+class ModelSource(Protocol):
+    """What the stores know about one run's models; all methods block."""
+
+    def best(self) -> Promotion | None:
+        """The newest promotion as far as is cheap to know; None before the first.
+
+        It is checked against ``promotions`` before it is followed.
+
+        Raises:
+            StoreUnavailableError: neither store answers.
+        """
+        ...
+
+    def promotions(self) -> Sequence[Promotion]:
+        """All promotions, newest first.
+
+        Raises:
+            StoreUnavailableError: Postgres does not answer.
+        """
+        ...
+
+    def sha256(self, version: int) -> str:
+        """The name of a version's file.
+
+        Raises:
+            ModelNotFoundError: there is no such version.
+            StoreUnavailableError: Postgres does not answer.
+        """
+        ...
+
+    def variants(self, version: int) -> Mapping[str, str]:
+        """The names of a version's accepted files in other precisions, by precision.
+
+        Raises:
+            StoreUnavailableError: Postgres does not answer.
+        """
+        ...
+
+    def refresh(self) -> None:
+        """Forget what was cached of versions whose rows are gone or name another file.
+
+        Raises:
+            StoreUnavailableError: Postgres does not answer.
+        """
+        ...
+
+    def versions(self) -> Sequence[int]:
+        """All versions.
+
+        Raises:
+            StoreUnavailableError: Postgres does not answer.
+        """
+        ...
+
+
+class StoredModels:
+    """A ``ModelSource`` over both stores.
+
+    The pointer in Redis may be that of another chain until the evaluator repairs it, so
+    ``ServedModels`` believes ``promotions`` before it. Models and variants are append-only, so
+    their rows are cached. Only a failover of Postgres that loses the newest rows can replace a
+    version: ``refresh`` finds it.
+    """
+
+    def __init__(self, run: str, database: Database, pointer: BestPointer) -> None:
+        self._run = run
+        self._database = database
+        self._pointer = pointer
+        self._sha256: dict[int, str] = {}
+        self._variants: dict[int, dict[str, str]] = {}
+
+    def best(self) -> Promotion | None:
+        """See ``ModelSource``."""
+        return self._pointer.newest(self._database)
+
+    def promotions(self) -> list[Promotion]:
+        """See ``ModelSource``."""
+        return self._database.promotions(self._run)
+
+    def sha256(self, version: int) -> str:
+        """See ``ModelSource``."""
+        known = self._sha256.get(version)
+        if known is None:
+            row = self._database.model(self._run, version)
+            if row is None:
+                raise ModelNotFoundError(f"model '{self._run}' has no version {version}")
+            if row.removed_at is not None and row.removed_at <= datetime.now(UTC):
+                raise ModelNotFoundError(
+                    f"model '{self._run}' version {version} is not kept any more: its files "
+                    f"went at {row.removed_at:%Y-%m-%d %H:%M} UTC ([retention] of the run file)"
+                )
+            known = self._sha256[version] = row.sha256
+        return known
+
+    def variants(self, version: int) -> dict[str, str]:
+        """See ``ModelSource``."""
+        known = self._variants.get(version)
+        if known is None:
+            rows = self._database.variants(self._run, version)
+            known = {row.precision: row.sha256 for row in rows if row.accepted and row.sha256}
+            self._variants[version] = known
+        return known
+
+    def refresh(self) -> None:
+        """See ``ModelSource``."""
+        kept = {row.version: row.sha256 for row in self._database.models(self._run)}
+        for version, sha256 in list(self._sha256.items()):
+            if kept.get(version) == sha256:
+                continue
+            row = self._database.model(self._run, version)  # files that are not kept have a row
+            if row is None or row.sha256 != sha256:
+                self._sha256.pop(version, None)
+        self._variants.clear()
+
+    def versions(self) -> list[int]:
+        """See ``ModelSource``."""
+        return [row.version for row in self._database.models(self._run)]
 
 
 @dataclass(slots=True)

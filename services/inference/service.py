@@ -29,15 +29,12 @@ from zerofleet.search_configs import served_simulations
 from zerofleet.service import Pulse, beat, first_of, give_memory_back, served_metrics
 from zerofleet.services.inference.backend import Backend
 from zerofleet.services.inference.batcher import Batcher, BatchLimits
-from zerofleet.services.inference.device import active_provider, numbers
-from zerofleet.services.inference.loaded_models import ModelLoader
+from zerofleet.services.inference.devices import active_provider, numbers, serve_several
+from zerofleet.services.inference.loaded_models import RUNS, ModelLoader, Precisions, fastest_model
 from zerofleet.services.inference.model_player import ModelPlayer
-from zerofleet.services.inference.precision import RUNS, Precisions, fastest_model
 from zerofleet.services.inference.recent_load import Load
-from zerofleet.services.inference.served_models import ServedModels
+from zerofleet.services.inference.served_models import ServedModels, StoredModels
 from zerofleet.services.inference.settings import InferenceSettings
-from zerofleet.services.inference.several_gpus import serve_several
-from zerofleet.services.inference.stored_models import StoredModels
 
 if TYPE_CHECKING:
     from prometheus_client.registry import Collector

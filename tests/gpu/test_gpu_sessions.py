@@ -18,7 +18,7 @@ from zerofleet.models.driver import pinned_array
 from zerofleet.models.quantize import to_fp16
 from zerofleet.models.runtime import Provider
 from zerofleet.models.session import DeviceSession, ModelSession, open_session
-from zerofleet.services.inference.device import active_provider, probe
+from zerofleet.services.inference.devices import active_provider, probe
 from zerofleet.services.inference.settings import InferenceSettings
 
 pytestmark = pytest.mark.gpu

@@ -17,7 +17,7 @@ from zerofleet.fleet.disk import FULL_SHARE
 from zerofleet.games import spec
 from zerofleet.models.folder import ModelFolder
 from zerofleet.models.variant import Variant
-from zerofleet.services.inference.stored_models import StoredModels
+from zerofleet.services.inference.served_models import StoredModels
 from zerofleet.services.trainer.forgetting import (
     EVERY_SECONDS,
     GRACE,

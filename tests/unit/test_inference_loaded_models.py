@@ -14,7 +14,8 @@ from zerofleet.errors import (
     StoreUnavailableError,
     ZerofleetError,
 )
-from zerofleet.services.inference.loaded_models import FP32, LoadedModel, LoadedModels
+from zerofleet.prediction import FP32
+from zerofleet.services.inference.loaded_models import LoadedModel, LoadedModels
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 import numpy as np
 import pytest
 
-from zerofleet.services.inference.loaded_models import LoadedModel
-from zerofleet.services.inference.precision import RUNS, Precisions, fastest_model
+from zerofleet.services.inference.loaded_models import RUNS, LoadedModel, Precisions, fastest_model
 
 ROWS = np.zeros((64, 4), np.uint8)
 FILES = {"int8": "a", "fp16": "b"}

@@ -23,7 +23,7 @@ from zerofleet.models.runtime import (
     prune_engines,
 )
 from zerofleet.models.session import ModelSession
-from zerofleet.services.inference.device import PROBE_MODEL, probe
+from zerofleet.services.inference.devices import PROBE_MODEL, probe
 
 CPU_ONLY = ["CPUExecutionProvider"]
 WITH_CUDA = ["TensorrtExecutionProvider", "CUDAExecutionProvider", "CPUExecutionProvider"]
@@ -157,7 +157,7 @@ def test_tensor_cores_are_for_files_of_half() -> None:
 
 
 def probe_model(weight: float = 1 / 256, kind: type = np.float32) -> bytes:
-    """The model of ``zerofleet.services.inference.device``, written out."""
+    """The model of ``zerofleet.services.inference.devices``, written out."""
     nodes = [
         helper.make_node("Cast", ["observation"], ["floats"], to=TensorProto.FLOAT),
         helper.make_node("Reshape", ["floats", "plane"], ["planes"]),

@@ -58,8 +58,6 @@ class InferenceFigures:
     """What the models run on, such as ``cpu``."""
     precision: str | None = None
     """In which the best model answers; None: there is none."""
-    rows_per_s: float = 0.0
-    """Since the last heartbeat."""
     batch_mean: float = 0.0
     """Mean rows of a batch since the last heartbeat."""
     queue_rows: int = 0

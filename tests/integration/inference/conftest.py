@@ -22,8 +22,7 @@ from zerofleet.rpc.codec import RequestShape
 from zerofleet.rpc.server import Server
 from zerofleet.services.inference.backend import Backend
 from zerofleet.services.inference.batcher import Batcher, BatchLimits
-from zerofleet.services.inference.loaded_models import ModelLoader
-from zerofleet.services.inference.precision import Precisions
+from zerofleet.services.inference.loaded_models import ModelLoader, Precisions
 from zerofleet.services.inference.served_models import ServedModels
 
 RUN = "marker"

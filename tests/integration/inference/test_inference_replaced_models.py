@@ -12,10 +12,8 @@ from zerofleet.client import AsyncModel
 from zerofleet.database import Database
 from zerofleet.errors import ModelNotFoundError
 from zerofleet.models.variant import Variant
-from zerofleet.services.inference.loaded_models import LoadedModel
-from zerofleet.services.inference.precision import Precisions
-from zerofleet.services.inference.served_models import ServedModels
-from zerofleet.services.inference.stored_models import StoredModels
+from zerofleet.services.inference.loaded_models import LoadedModel, Precisions
+from zerofleet.services.inference.served_models import ServedModels, StoredModels
 
 RUN = "marker"
 

@@ -15,8 +15,8 @@ from zerofleet.errors import (
     ModelNotFoundError,
     StoreUnavailableError,
 )
+from zerofleet.services.inference.loaded_models import Precisions
 from zerofleet.services.inference.metrics import InferenceCollector
-from zerofleet.services.inference.precision import Precisions
 from zerofleet.services.inference.recent_load import Load
 
 

@@ -22,7 +22,7 @@ from zerofleet.fleet.report import doing_text
 from zerofleet.local.monitor import Monitor
 from zerofleet.models.graph import Shape
 from zerofleet.models.variant import Variant
-from zerofleet.services.inference.stored_models import StoredModels
+from zerofleet.services.inference.served_models import StoredModels
 
 GAME = "connect_four"
 MARKS = {"fp32": 0.0, "int8": 0.25, "fp16": 0.5}
