@@ -10,12 +10,12 @@ import structlog
 from zerofleet_core import GameSpec
 
 import zerofleet
-from zerofleet.database import ModelRow
+from zerofleet.database import ModelRow, Variant
 from zerofleet.errors import StaleEpochError, StoreUnavailableError
 from zerofleet.learning import PolicyValueNet, export_onnx
 from zerofleet.learning.export import golden_answers, golden_observations
 from zerofleet.models.publish import Published, publish
-from zerofleet.models.variant import Variant, VariantRequest
+from zerofleet.models.variant import VariantRequest
 from zerofleet.services.trainer.trainer_stores import TrainerStores
 
 _log = structlog.get_logger()

@@ -10,11 +10,12 @@ from numpy.typing import NDArray
 from zerofleet_core import GameSpec
 
 from zerofleet.config import RunConfig
+from zerofleet.database import Variant
 from zerofleet.database.metrics import Split
 from zerofleet.fleet.figures import VariantFigures
 from zerofleet.learning.export import random_positions
 from zerofleet.learning.window import Window
-from zerofleet.models.variant import Bounds, Positions, Variant, VariantRequest
+from zerofleet.models.variant import Bounds, Positions, VariantRequest
 
 _log = structlog.get_logger()
 

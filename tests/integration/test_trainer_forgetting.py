@@ -11,12 +11,11 @@ import pytest
 from tests.integration.kept_searches import DAY, NOW, ask, make_day, new_record
 from zerofleet.best_pointer import BestPointer
 from zerofleet.config import RunConfig, run_from_values
-from zerofleet.database import Database, Submission
+from zerofleet.database import Database, Submission, Variant
 from zerofleet.errors import ModelNotFoundError, StaleEpochError
 from zerofleet.fleet.disk import FULL_SHARE
 from zerofleet.games import spec
 from zerofleet.models.folder import ModelFolder
-from zerofleet.models.variant import Variant
 from zerofleet.services.inference.served_models import StoredModels
 from zerofleet.services.trainer.forgetting import (
     EVERY_SECONDS,

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from tests.processes import runs, wait_ended
 from zerofleet.config import NetworkSection
+from zerofleet.database import Variant
 from zerofleet.errors import IncompatibleModelError
 from zerofleet.games import spec
 from zerofleet.learning import PolicyValueNet, export_onnx
@@ -28,7 +29,7 @@ from zerofleet.models.check import Golden
 from zerofleet.models.folder import ModelFolder, StagedModel
 from zerofleet.models.publish import make_in_child, publish
 from zerofleet.models.session import ModelSession
-from zerofleet.models.variant import Bounds, Positions, Variant, VariantRequest, make, measure
+from zerofleet.models.variant import Bounds, Positions, VariantRequest, make, measure
 
 SPEC = spec("tic_tac_toe")
 LOOSE = Bounds(policy_kl=0.01, value_difference=0.1)

@@ -19,7 +19,7 @@ from zerofleet.database.matches import (
 )
 from zerofleet.database.metrics import ExamFigures, ExamRow, RecentPlay, WrongAnswer
 from zerofleet.database.migrate import check_database, migrate
-from zerofleet.database.models import ModelRow, NewVariant, VariantRow
+from zerofleet.database.models import ModelRow, Variant, VariantRow
 from zerofleet.database.promotions import Promotion, PromotionRow
 from zerofleet.database.retention import Kept, PartitionDrop, RemovableModel
 from zerofleet.database.v_resign import ResignRow
@@ -40,7 +40,6 @@ __all__ = [
     "MatchScore",
     "ModelName",
     "ModelRow",
-    "NewVariant",
     "Pair",
     "PartitionDrop",
     "PlayerResult",
@@ -56,6 +55,7 @@ __all__ = [
     "Submission",
     "SubmitStatus",
     "Summary",
+    "Variant",
     "VariantRow",
     "Verdict",
     "WindowBlocker",

@@ -18,12 +18,13 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
 
+from zerofleet.database import Variant
 from zerofleet.errors import IncompatibleModelError, StoreUnavailableError
 from zerofleet.models.check import Difference, Golden
 from zerofleet.models.folder import StagedModel
 from zerofleet.models.graph import Shape
 from zerofleet.models.model_store import ModelStore
-from zerofleet.models.variant import Variant, VariantRequest
+from zerofleet.models.variant import VariantRequest
 
 CHECK_SECONDS = 120.0
 POINTS = ("staged", "checked", "made", "announced", "published", "exposed", "recorded")

@@ -85,18 +85,6 @@ class VariantRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class Variant:
-    """A model in another precision, or why there is none."""
-
-    precision: str
-    sha256: str | None = None  # of its file; None: refused, as the next
-    location: str | None = None  # within the store
-    policy_kl: float | None = None  # as in Bounds; None: not measured, as the next
-    value_difference: float | None = None
-    reason: str = ""  # why it was refused; empty: it was not
-
-
-@dataclass(frozen=True, slots=True)
 class Divergence:
     """How far a variant's answers lie from those of fp32, mean over positions."""
 

@@ -9,9 +9,8 @@ import pytest
 
 from zerofleet.best_pointer import BestPointer
 from zerofleet.client import AsyncModel
-from zerofleet.database import Database
+from zerofleet.database import Database, Variant
 from zerofleet.errors import ModelNotFoundError
-from zerofleet.models.variant import Variant
 from zerofleet.services.inference.loaded_models import LoadedModel, Precisions
 from zerofleet.services.inference.served_models import ServedModels, StoredModels
 

@@ -15,13 +15,12 @@ import pytest
 from zerofleet import games
 from zerofleet.best_pointer import BestPointer
 from zerofleet.client import AsyncModel, AsyncPlayer
-from zerofleet.database import Database
+from zerofleet.database import Database, Variant
 from zerofleet.fleet.figures import InferenceFigures
 from zerofleet.fleet.heartbeat import Heartbeats
 from zerofleet.fleet.report import doing_text
 from zerofleet.local.monitor import Monitor
 from zerofleet.models.graph import Shape
-from zerofleet.models.variant import Variant
 from zerofleet.services.inference.served_models import StoredModels
 
 GAME = "connect_four"
