@@ -27,7 +27,7 @@ from zerofleet.fleet.figures import EvaluatorFigures
 from zerofleet.games import State
 from zerofleet.match.anchors import anchor_player
 from zerofleet.match.play_match import MatchGamesInPlay, MatchPlayer, SearchPlayer
-from zerofleet.prediction import FP32, Prediction, Predictor
+from zerofleet.prediction import Prediction, Predictor
 from zerofleet.waiting import PatientPredictor, Waits
 
 _log = structlog.get_logger()
@@ -100,16 +100,8 @@ class Players:
     async def _files(self, name: ModelName) -> frozenset[str]:
         """Return the sha256 of each file that may answer for a model; none if its row is gone."""
         context = self._context
-        database, run = context.database, context.run.name
-        files = dict[str, str]()
-        model = await context.ask(database.model, run, name.version)
-        if model is not None:
-            variants = await context.ask(database.variants, run, name.version)
-            files = {row.precision: row.sha256 for row in variants if row.accepted and row.sha256}
-            files[FP32] = model.sha256
-        return frozenset(
-            sha256 for precision, sha256 in files.items() if name.precision in (None, precision)
-        )
+        files = await context.ask(context.database.model_files, context.run.name, [name.version])
+        return frozenset(file.sha256 for file in files if name.precision in (None, file.precision))
 
     async def player(
         self, streams: AsyncExitStack, name: str, search: SearchConfig, seed: int

@@ -544,7 +544,7 @@ class Batcher:
                         value[rows],
                         batch.model.version,
                         batch.model.precision,
-                        batch.model.sha256,
+                        batch.model.file.sha256,
                     )
                 )
 

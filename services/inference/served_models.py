@@ -13,9 +13,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Protocol, TypeVar, TypeVarTuple
 
@@ -29,7 +29,7 @@ from zerofleet.errors import (
     StoreUnavailableError,
     ZerofleetError,
 )
-from zerofleet.prediction import FP32
+from zerofleet.prediction import FP32, ModelFile
 from zerofleet.rpc.inference_service import ModelState
 from zerofleet.services.inference.loaded_models import LoadedModel, LoadedModels, Precisions
 from zerofleet.waiting import FIRST_MODEL, WorkStatus
@@ -65,25 +65,17 @@ class ModelSource(Protocol):
         """
         ...
 
-    def sha256(self, version: int) -> str:
-        """The name of a version's file.
+    def files(self, version: int) -> Mapping[str, ModelFile]:
+        """Return the files of a version by precision: fp32 and the accepted variants.
 
         Raises:
-            ModelNotFoundError: there is no such version.
-            StoreUnavailableError: Postgres does not answer.
-        """
-        ...
-
-    def variants(self, version: int) -> Mapping[str, str]:
-        """The names of a version's accepted files in other precisions, by precision.
-
-        Raises:
+            ModelNotFoundError: there is no such version, or its files are not kept.
             StoreUnavailableError: Postgres does not answer.
         """
         ...
 
     def refresh(self) -> None:
-        """Forget what was cached of versions whose rows are gone or name another file.
+        """Read again what is cached of versions.
 
         Raises:
             StoreUnavailableError: Postgres does not answer.
@@ -112,8 +104,7 @@ class StoredModels:
         self._run = run
         self._database = database
         self._pointer = pointer
-        self._sha256: dict[int, str] = {}
-        self._variants: dict[int, dict[str, str]] = {}
+        self._files: dict[int, dict[str, ModelFile]] = {}
 
     def best(self) -> Promotion | None:
         """See ``ModelSource``."""
@@ -123,40 +114,31 @@ class StoredModels:
         """See ``ModelSource``."""
         return self._database.promotions(self._run)
 
-    def sha256(self, version: int) -> str:
+    def files(self, version: int) -> dict[str, ModelFile]:
         """See ``ModelSource``."""
-        known = self._sha256.get(version)
+        known = self._files.get(version)
         if known is None:
             row = self._database.model(self._run, version)
-            if row is None:
+            found = self._read([version])
+            if row is None or version not in found:
                 raise ModelNotFoundError(f"model '{self._run}' has no version {version}")
             if row.removed_at is not None and row.removed_at <= datetime.now(UTC):
                 raise ModelNotFoundError(
                     f"model '{self._run}' version {version} is not kept any more: its files "
                     f"went at {row.removed_at:%Y-%m-%d %H:%M} UTC ([retention] of the run file)"
                 )
-            known = self._sha256[version] = row.sha256
-        return known
-
-    def variants(self, version: int) -> dict[str, str]:
-        """See ``ModelSource``."""
-        known = self._variants.get(version)
-        if known is None:
-            rows = self._database.variants(self._run, version)
-            known = {row.precision: row.sha256 for row in rows if row.accepted and row.sha256}
-            self._variants[version] = known
+            known = self._files[version] = found[version]
         return known
 
     def refresh(self) -> None:
         """See ``ModelSource``."""
-        kept = {row.version: row.sha256 for row in self._database.models(self._run)}
-        for version, sha256 in list(self._sha256.items()):
-            if kept.get(version) == sha256:
-                continue
-            row = self._database.model(self._run, version)  # files that are not kept have a row
-            if row is None or row.sha256 != sha256:
-                self._sha256.pop(version, None)
-        self._variants.clear()
+        self._files = self._read(list(self._files))
+
+    def _read(self, versions: Collection[int]) -> dict[int, dict[str, ModelFile]]:
+        found: dict[int, dict[str, ModelFile]] = {}
+        for file in self._database.model_files(self._run, versions):
+            found.setdefault(file.version, {})[file.precision] = file
+        return found
 
     def versions(self) -> list[int]:
         """See ``ModelSource``."""
@@ -177,7 +159,7 @@ class ServedModels:
     Args:
         run: name of the run.
         source: the stores.
-        load: version and sha256 to a model, blocking; raises as ``ModelLoader``.
+        load: file to a model, blocking; raises as ``ModelLoader``.
         keep: files in memory at once, those of the best version and its predecessor among them.
         precisions: which variant answers; unset: fp32 alone.
     """
@@ -186,7 +168,7 @@ class ServedModels:
         self,
         run: str,
         source: ModelSource,
-        load: Callable[[int, str], LoadedModel],
+        load: Callable[[ModelFile], LoadedModel],
         keep: int = 6,
         precisions: Precisions | None = None,
     ) -> None:
@@ -272,23 +254,20 @@ class ServedModels:
             version = self._best[0].promoted.version
         if precision is None:
             return await self._load_answering(version)
-        if precision == FP32:
-            return await self._in_memory.load(version, FP32, await self._sha256(version))
-        await self._sha256(version)
-        variants = await self._look_up(self._source.variants, version)
-        if precision not in variants:
+        files = await self._files(version)
+        if precision not in files:
             raise ModelNotFoundError(
                 f"model '{self.run}' version {version} has no accepted variant {precision}"
             )
-        return await self._in_memory.load(version, precision, variants[precision])
+        return await self._in_memory.load(files[precision])
 
     async def check(self, version: int | None) -> None:
         """Raise ``ModelNotFoundError`` when there is no such version."""
         if version is not None and self.peek(version) is None:
-            await self._sha256(version)
+            await self._files(version)
 
-    async def _sha256(self, version: int) -> str:
-        return await self._look_up(self._source.sha256, version)
+    async def _files(self, version: int) -> Mapping[str, ModelFile]:
+        return await self._look_up(self._source.files, version)
 
     async def _look_up(self, ask: Callable[[*_Arguments], _T], *arguments: *_Arguments) -> _T:
         # On threads of its own: when Postgres hangs, so do these, and nothing else should.
@@ -315,7 +294,7 @@ class ServedModels:
     async def _why_not(self, version: int) -> str:
         if not self._in_memory.has_troubles:
             return "not in memory"
-        return self._in_memory.why_not(await self._sha256(version))
+        return self._in_memory.why_not((await self._files(version))[FP32].sha256)
 
     async def follow_best(self, every_seconds: float) -> None:
         """Keep up with the promotions, for ever."""
@@ -375,25 +354,17 @@ class ServedModels:
                 if model.version not in best and await self._is_replaced(model):
                     self._in_memory.remove(model)
                     self._answering.pop(model.version, None)
-                    _log.warning(
-                        "replaced_model_dropped",
-                        version=model.version,
-                        precision=model.precision,
-                        sha256=model.sha256,
-                    )
+                    _log.warning("replaced_model_dropped", **asdict(model.file))
         except ZerofleetError:
             return  # the stores are away; the next check will do
 
     async def _is_replaced(self, model: LoadedModel) -> bool:
         """Whether the stores name no file or another one for this version and precision."""
         try:
-            sha256: str | None = await self._sha256(model.version)
+            files = await self._files(model.version)
         except ModelNotFoundError:
             return True
-        if model.precision != FP32:
-            variants = await self._look_up(self._source.variants, model.version)
-            sha256 = variants.get(model.precision)
-        return sha256 != model.sha256
+        return files.get(model.precision) != model.file
 
     async def _follow(self, pointed: Promotion) -> None:
         """Move to the end of the chain; without Postgres, to what the pointer names if newer.
@@ -433,7 +404,7 @@ class ServedModels:
 
     async def _try(self, promoted: Promotion) -> bool:
         try:
-            model = await self._in_memory.load(promoted.version, FP32, promoted.sha256)
+            model = await self._in_memory.load(ModelFile(promoted.version, FP32, promoted.sha256))
         except ZerofleetError as error:
             if self._failed is None or promoted.seq >= self._failed[0].seq:
                 self._failed = promoted, str(error)
@@ -452,31 +423,31 @@ class ServedModels:
     async def _improve(self, best: _Answering) -> None:
         """Let the variant answer that should, for the best version."""
         version = best.promoted.version
-        if await self._sha256(version) != best.promoted.sha256:
+        files = await self._files(version)
+        if files[FP32].sha256 != best.promoted.sha256:
             return  # the stores speak of another model of this number
-        variants = await self._look_up(self._source.variants, version)
-        usable = self._precisions.usable(variants)
+        usable = self._precisions.usable(files)
         if not usable:
             self._precisions.miss(version)
         precision = self._precisions.settled(usable)
         if precision is None:
-            models = [await self._in_memory.load(version, FP32, best.promoted.sha256)]
-            for variant, sha256 in usable.items():
-                models += [m for m in [await self._variant(version, variant, sha256)] if m]
+            models = [await self._in_memory.load(files[FP32])]
+            for variant in usable.values():
+                models += [m for m in [await self._variant(variant)] if m]
             precision = self._precisions.settled([m.precision for m in models[1:]])
             if precision is None:
                 precision = await asyncio.to_thread(self._precisions.settle, models)
         model = None
         if precision != FP32:
-            model = await self._variant(version, precision, usable[precision])
+            model = await self._variant(files[precision])
         if model is None:
-            model = await self._in_memory.load(version, FP32, best.promoted.sha256)
+            model = await self._in_memory.load(files[FP32])
         self._answer_with(best, model)
 
-    async def _variant(self, version: int, precision: str, sha256: str) -> LoadedModel | None:
+    async def _variant(self, file: ModelFile) -> LoadedModel | None:
         """A variant, or None where it cannot be used, which was logged."""
         try:
-            return await self._in_memory.load(version, precision, sha256)
+            return await self._in_memory.load(file)
         except ZerofleetError:
             return None
 
@@ -489,19 +460,14 @@ class ServedModels:
 
     async def _load_answering(self, version: int) -> LoadedModel:
         """Load a version in the precision that the best one's measurement settled on."""
-        sha256 = await self._sha256(version)
-        self._in_memory.check(version, sha256)  # a variant of a banned model is no better
-        usable = dict[str, str]()
-        if not self._precisions.only_fp32:
-            with contextlib.suppress(StoreUnavailableError):  # fp32 will do meanwhile
-                variants = await self._look_up(self._source.variants, version)
-                usable = self._precisions.usable(variants)
-        precision = self._precisions.settled(usable) or FP32
+        files = await self._files(version)
+        self._in_memory.check(files[FP32])  # a variant of a banned model is no better
+        precision = self._precisions.settled(self._precisions.usable(files)) or FP32
         model = None
         if precision != FP32:
-            model = await self._variant(version, precision, usable[precision])
+            model = await self._variant(files[precision])
         if model is None:
-            model = await self._in_memory.load(version, FP32, sha256)
+            model = await self._in_memory.load(files[FP32])
         self._answering[version] = model.precision
         return model
 
@@ -524,12 +490,7 @@ class ServedModels:
         """
         if not self._in_memory.ban(model):
             return
-        _log.error(
-            "model_marked_bad",
-            version=model.version,
-            precision=model.precision,
-            sha256=model.sha256,
-        )
+        _log.error("model_marked_bad", **asdict(model.file))
         self._answering.pop(model.version, None)
         for best in self._best:
             if best.model is model:
@@ -537,7 +498,7 @@ class ServedModels:
         self._best = [
             best
             for best in self._best
-            if best.model is not model and best.promoted.sha256 != model.sha256
+            if best.model is not model and best.promoted.sha256 != model.file.sha256
         ]
         self._pin()
         if not self._best:

@@ -20,6 +20,15 @@ FP32: Precision = "fp32"
 
 
 @dataclass(frozen=True, slots=True)
+class ModelFile:
+    """One file of a published model: of a version in one precision."""
+
+    version: int
+    precision: str  # fp32, int8, fp16
+    sha256: str  # of its bytes, and its name
+
+
+@dataclass(frozen=True, slots=True)
 class Prediction:
     """The network's answer to a batch; row ``i`` answers observation ``i``."""
 

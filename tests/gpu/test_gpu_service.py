@@ -17,7 +17,7 @@ from zerofleet.database import Promotion
 from zerofleet.models.quantize import to_fp16
 from zerofleet.models.runtime import Provider
 from zerofleet.models.session import ModelSession, open_session
-from zerofleet.prediction import Prediction
+from zerofleet.prediction import ModelFile, Prediction
 from zerofleet.rpc.codec import RequestShape
 from zerofleet.rpc.server import Server
 from zerofleet.services.inference.backend import Backend
@@ -57,13 +57,17 @@ class Stored:
         return self.promotions()[0]
 
     def promotions(self) -> list[Promotion]:
-        return [Promotion(seq, seq, self.sha256(seq)) for seq in range(self.promoted, 0, -1)]
+        return [
+            Promotion(seq, seq, self._names[seq, "fp32"]) for seq in range(self.promoted, 0, -1)
+        ]
 
     def sha256(self, version: int) -> str:
         return self._names[version, "fp32"]
 
-    def variants(self, version: int) -> dict[str, str]:
-        return {"fp16": self._names[version, "fp16"]}
+    def files(self, version: int) -> dict[str, ModelFile]:
+        return {
+            name: ModelFile(version, name, self._names[version, name]) for name in ("fp32", "fp16")
+        }
 
     def versions(self) -> list[int]:
         return list(VERSIONS)

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from zerofleet.errors import InferenceUnavailableError, OverloadedError, ZerofleetError
+from zerofleet.prediction import FP32, ModelFile
 from zerofleet.services.inference.batcher import Batcher, BatchLimits, NonFiniteOutputError
 from zerofleet.services.inference.loaded_models import LoadedModel
 
@@ -39,7 +40,7 @@ class HeldSession:
 
 def _model(version: int = 1) -> tuple[LoadedModel, HeldSession]:
     session = HeldSession()
-    return LoadedModel(version, "", (session, session)), session
+    return LoadedModel(ModelFile(version, FP32, ""), (session, session)), session
 
 
 def _rows(*firsts: int) -> np.ndarray:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -12,6 +12,7 @@ from sqlalchemy import Connection, Row, exc, text
 
 from zerofleet.database.connection import ConnectionPool, explain
 from zerofleet.errors import StaleEpochError
+from zerofleet.prediction import ModelFile
 
 _COLUMNS = "run, version, sha256, step, metrics, location, created_at, removed_at"
 _INSERT_MODEL = """
@@ -162,6 +163,18 @@ class Variants(ConnectionPool):
         )
         mappings = [row._mapping for row in rows]  # pyright: ignore[reportPrivateUsage] - public
         return [VariantRow(**mapping) for mapping in mappings]
+
+    def model_files(self, run: str, versions: Collection[int]) -> list[ModelFile]:
+        """Return the files of some models, those of refused variants left out."""
+        rows = self._rows(
+            "SELECT version, 'fp32', sha256 FROM models "
+            "WHERE run = :run AND version = ANY(:versions) "
+            "UNION ALL SELECT version, precision, sha256 FROM model_variants "
+            "WHERE run = :run AND version = ANY(:versions) AND accepted",
+            run=run,
+            versions=list(versions),
+        )
+        return [ModelFile(*row) for row in rows]
 
     def names_file(self, run: str, sha256: str) -> bool:
         """Whether a file is that of a model of the run, or of a variant of one."""

@@ -18,6 +18,7 @@ from zerofleet.errors import ModelNotFoundError, StoreUnavailableError
 from zerofleet.models.folder import ModelFolder
 from zerofleet.models.graph import Shape
 from zerofleet.models.session import ModelSession
+from zerofleet.prediction import FP32, ModelFile
 from zerofleet.rpc.codec import RequestShape
 from zerofleet.rpc.server import Server
 from zerofleet.services.inference.backend import Backend
@@ -109,11 +110,12 @@ class ListedModels:
         self._look()
         return self.chain[::-1]
 
-    def sha256(self, version: int) -> str:
+    def files(self, version: int) -> dict[str, ModelFile]:
         self._look()
         if version not in self.known:
             raise ModelNotFoundError(f"model '{RUN}' has no version {version}")
-        return self.known[version]
+        named = {FP32: self.known[version]} | self.accepted.get(version, {})
+        return {name: ModelFile(version, name, sha256) for name, sha256 in named.items()}
 
     def versions(self) -> list[int]:
         self._look()
@@ -121,10 +123,6 @@ class ListedModels:
 
     def refresh(self) -> None:
         self._look()
-
-    def variants(self, version: int) -> dict[str, str]:
-        self._look()
-        return self.accepted.get(version, {})
 
     def _look(self) -> None:
         if self.away:

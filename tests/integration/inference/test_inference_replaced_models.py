@@ -99,7 +99,7 @@ async def test_rows_are_read_past_the_cache(database: Database, valkey_url: str)
             ServedModels(
                 "test",
                 StoredModels("test", database, pointer),
-                lambda version, sha256: LoadedModel(version, sha256, ()),
+                lambda file: LoadedModel(file, ()),
                 keep=9,
             )
         ) as models,
@@ -114,10 +114,10 @@ async def test_rows_are_read_past_the_cache(database: Database, valkey_url: str)
             database._run(f"DELETE FROM {table} WHERE version > 1")
             database._run(f"ALTER TABLE {table} ENABLE TRIGGER USER")
         publish(2, "7", "8")
-        assert (await models.get(2)).sha256 == "3" * 64
+        assert (await models.get(2)).file.sha256 == "3" * 64
         await models.drop_replaced()
         assert [model.version for model in models.loaded()] == [1, 1]
-        assert (await models.get(2)).sha256 == "7" * 64
-        assert (await models.get(2, "int8")).sha256 == "8" * 64
+        assert (await models.get(2)).file.sha256 == "7" * 64
+        assert (await models.get(2, "int8")).file.sha256 == "8" * 64
         with pytest.raises(ModelNotFoundError, match="has no version 3"):
             await models.get(3)
