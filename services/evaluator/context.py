@@ -1,4 +1,4 @@
-"""What every part of an evaluator needs: its run, the database, its fence, and the players."""
+"""State that every part of an evaluator needs: run, database, fence and players."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ class Request:
         return len(self.observations)
 
     def is_over(self, now: float) -> bool:
-        """Whether its client has gone, or its deadline has passed."""
+        """Return whether its client has gone, or its deadline has passed."""
         return self.answer.cancelled() or (self.deadline is not None and self.deadline <= now)
 
 
@@ -219,7 +219,7 @@ class Histogram:
 
 @dataclass(slots=True)
 class OfPrecision:
-    """What all models of one precision have done since the start."""
+    """Work of all models of one precision since the start."""
 
     rows: int = 0
     executions: int = 0
@@ -351,7 +351,7 @@ class NonFiniteOutputError(ZerofleetError):
 
 @dataclass(frozen=True, slots=True)
 class BatchLimits:
-    """What the batcher may hold and do."""
+    """Limits of the batcher."""
 
     max_batch_rows: int
     max_queue_rows: int
@@ -360,7 +360,7 @@ class BatchLimits:
 
 @dataclass(frozen=True, slots=True)
 class _Outputs:
-    """What a model thread hands back to the event loop."""
+    """Results that a model thread hands back to the event loop."""
 
     batch: Batch
     policy_logits: NDArray[np.float16] | None = None
@@ -388,8 +388,8 @@ class Batcher:
         self.limits = limits
         self.statistics = Statistics(limits.max_batch_rows)
         self.broken = asyncio.Event()
-        """Set when a needed model fails again and again: this process should end, so that it is
-        started anew."""
+        """Set when a needed model fails again and again: the process should exit so that its
+        supervisor restarts it."""
         self._on_bad = on_bad
         self._is_needed = is_needed
         self._failures: WeakKeyDictionary[LoadedModel, int] = WeakKeyDictionary()  # in a row
@@ -567,7 +567,7 @@ class Batcher:
 def _finite_rows(
     policy_logits: NDArray[np.float16], value: NDArray[np.float32]
 ) -> NDArray[np.bool_] | None:
-    """Which rows are finite; None when all are, which is the cheap case."""
+    """Return which rows are finite; None when all are, which is the cheap case."""
     if np.isfinite(value).all() and np.isfinite(policy_logits).all():
         return None
     return np.isfinite(value) & np.isfinite(policy_logits).all(axis=1)

@@ -94,7 +94,7 @@ def numbers(devices: str) -> list[int]:
 
 
 def active_provider(run: RunConfig, settings: InferenceSettings) -> Provider:
-    """What works here of what the run file asks for, tried out.
+    """Return the provider that the run file asks for, once a tiny model ran on it; else the CPU.
 
     Raises:
         ConfigError: a provider that was named does not work, or ``require_gpu`` is not met.

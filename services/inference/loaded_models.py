@@ -51,7 +51,7 @@ RUNS: dict[ProviderName, frozenset[VariantPrecision]] = {
     "cuda": frozenset({"fp16"}),
     "tensorrt": frozenset({"fp16"}),
 }
-"""What each provider computes faster than fp32, where it does at all: others it would translate."""
+"""Precisions that each provider may compute faster than fp32. It would translate others."""
 
 
 class Session(Protocol):
@@ -244,7 +244,7 @@ class LoadedModels:
         return True
 
     def close(self) -> None:
-        """Begin no more loads; before the process ends, one that runs ends by itself."""
+        """Begin no further loads; one that runs ends before the process does."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     @property
@@ -341,7 +341,7 @@ class Precisions:
         return {precision: file for precision, file in files.items() if precision in allowed}
 
     def settled(self, usable: Collection[str]) -> str | None:
-        """What answers for a version with these usable variants; None: that must be measured."""
+        """Return the precision that answers for these variants; None: measure first."""
         if not usable:
             return FP32
         return self._wanted if self._wanted != AUTO else self._settled.get(frozenset(usable))

@@ -1,10 +1,10 @@
 """The models that a run serves: as the stores name them, and in which precision each answers.
 
-The best one follows the promotions: a newly promoted model is loaded and warmed beside the old,
+The best one follows the promotions: a newly promoted model is loaded and warmed next to the old,
 then one reference changes. A model that cannot be loaded leaves the old one in place. Other
 versions are loaded when a client asks for them, and the longest unused are dropped first.
 
-A promoted version answers in fp32 first. A faster variant of it is loaded beside that, and then one
+A promoted version answers in fp32 first. A faster variant of it is loaded as well, and then one
 reference changes again; fp32 stays in memory, and takes over from a variant that fails.
 """
 
@@ -45,7 +45,7 @@ _Arguments = TypeVarTuple("_Arguments")
 
 
 class ModelSource(Protocol):
-    """What the stores know about one run's models; all methods block."""
+    """Rows and promotions of one run's models, as the stores have them; all methods block."""
 
     def best(self) -> Promotion | None:
         """The newest promotion as far as is cheap to know; None before the first.
@@ -174,7 +174,7 @@ class ServedModels:
     ) -> None:
         self.run = run
         self.waiting_for = FIRST_MODEL
-        """What keeps the best model away, for people; empty when it serves."""
+        """The reason that the best model does not serve, for people; empty when it does."""
         self._source = source
         self._in_memory = LoadedModels(load, keep)
         self._precisions = precisions or Precisions()
@@ -243,7 +243,7 @@ class ServedModels:
             IncompatibleModelError: it cannot be used.
             InferenceUnavailableError: there is no best model yet, or this machine has no room for
                 the one that is meant.
-            StoreUnavailableError: it is not in memory, and Postgres or the store of models is away.
+            StoreUnavailableError: it is not in memory, and Postgres or the store of models is down.
         """
         model = self.peek(version, precision)
         if model is not None:
@@ -297,13 +297,13 @@ class ServedModels:
         return self._in_memory.why_not((await self._files(version))[FP32].sha256)
 
     async def follow_best(self, every_seconds: float) -> None:
-        """Keep up with the promotions, for ever."""
+        """Follow the promotions, forever."""
         while True:
             await self.refresh()
             await asyncio.sleep(every_seconds)
 
     async def follow_variants(self, every_seconds: float) -> None:
-        """Keep up with the best version's variants, for ever; at once after each promotion.
+        """Follow the best version's variants, forever; at once after each promotion.
 
         Also drop replaced versions once a minute.
         """
@@ -356,10 +356,10 @@ class ServedModels:
                     self._answering.pop(model.version, None)
                     _log.warning("replaced_model_dropped", **asdict(model.file))
         except ZerofleetError:
-            return  # the stores are away; the next check will do
+            return  # the stores are down; the next check will do
 
     async def _is_replaced(self, model: LoadedModel) -> bool:
-        """Whether the stores name no file or another one for this version and precision."""
+        """Return whether the stores name no file or another one for this version and precision."""
         try:
             files = await self._files(model.version)
         except ModelNotFoundError:
@@ -472,7 +472,7 @@ class ServedModels:
         return model
 
     def _pin(self) -> None:
-        """Keep what answers for the two newest promotions, and their fp32 beside it."""
+        """Keep what answers for the two newest promotions, and their fp32."""
         self._in_memory.pinned = frozenset(
             (best.promoted.version, precision)
             for best in self._best
@@ -484,7 +484,7 @@ class ServedModels:
         return bool(self._best) and self._best[0].promoted.version == model.version
 
     def mark_bad(self, model: LoadedModel) -> None:
-        """Use a model no more.
+        """Stop using a model.
 
         A variant gives way to its version's fp32; the best version in fp32 to its predecessor.
         """

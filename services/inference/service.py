@@ -115,7 +115,7 @@ def model_loader(run: RunConfig, settings: InferenceSettings, provider: Provider
 
 
 def precisions_for(run: RunConfig, provider: Provider) -> Precisions:
-    """Which variants may answer, and how their speed is measured.
+    """Return the choice of variants, and how their speed is measured.
 
     On the CPU in batches of 64 on the thread's own clock, on a GPU in the largest there are: that
     is where each has its limit.
@@ -137,7 +137,7 @@ def sessions_of(run: RunConfig, provider: Provider) -> int:
 
 
 def batcher_for(run: RunConfig, models: ServedModels, provider: Provider) -> Batcher:
-    """The batcher that the run file asks for; models it finds broken are served no more."""
+    """The batcher that the run file asks for; models that it finds broken are no longer served."""
     section = run.inference
     threads = sessions_of(run, provider)
     limits = BatchLimits(section.max_batch_rows, section.max_queue_rows, threads)

@@ -117,7 +117,7 @@ class ModelBucket:
         self._objects.copy(self.location(sha256), f"{folder}/{version}/model.onnx")
         config = triton_config(self.run, shape, self._max_batch_rows).encode()
         key = f"{folder}/config.pbtxt"
-        # Triton loads every version anew when this changes, or seems to.
+        # Triton loads every version again when this changes, or seems to.
         if self._read_small(key, _MOST_CONFIG_BYTES) != config:
             self._objects.write(key, config)
 

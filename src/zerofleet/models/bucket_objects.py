@@ -53,7 +53,7 @@ class BucketAddress:
         return "/".join(filter(None, ("s3:/", self.bucket, self.prefix)))
 
     def credentials_hint(self) -> str:
-        """Where the credentials come from, for errors."""
+        """Return the source of the credentials, for errors."""
         if self.credentials is None:
             return "the machine's own identity (AWS_*, web identity, instance metadata)"
         return f"{_VARIABLE}_CREDENTIALS = {self.credentials}"
@@ -336,12 +336,12 @@ def _raise_if_no_bucket(error: FileNotFoundError) -> None:
 
 
 def _lacks_conditions(text: str) -> bool:
-    """Whether the server knows no conditional writes."""
+    """Return whether the server knows no conditional writes."""
     return _tag("Code", text) == "NotImplemented" or "status code: 501" in text
 
 
 def _explain(text: str, address: BucketAddress) -> tuple[str, str]:
-    """What went wrong, and the way out, from what obstore and the server say."""
+    """Return the cause and the remedy, from the messages of obstore and the server."""
     said, _, inside = text.partition("\n\nDebug source:")
     code, message = _tag("Code", said), _tag("Message", said)
     status = re.search(r"status code: (\d{3}[A-Za-z ]*)", said)

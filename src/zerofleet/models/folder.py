@@ -75,7 +75,7 @@ class ModelFolder:
         """See ``ModelStore``; nothing to do here: staging reports a disk that cannot be written."""
 
     def path(self, sha256: str) -> Path:
-        """Where the file of this name is or would be.
+        """Return the path that the file of this name has or would have.
 
         Raises:
             ModelNotFoundError: the name is not 64 lower-case hexadecimal digits.
@@ -85,7 +85,7 @@ class ModelFolder:
         return self._blobs / f"{sha256}.onnx"
 
     def location(self, sha256: str) -> str:
-        """Where that is relative to the folder, as rows have it."""
+        """Return that path relative to the folder, as rows have it."""
         return str(self.path(sha256).relative_to(self.root))
 
     def read_verified(self, sha256: str) -> bytes:

@@ -112,7 +112,7 @@ def check_graph(model_bytes: bytes) -> Cost:
 
 
 def has_half_weights(model_bytes: bytes) -> bool:
-    """Whether a model that ``check_graph`` let pass keeps weights of 16 bits."""
+    """Return whether a model that ``check_graph`` let pass keeps weights of 16 bits."""
     return any(
         field == _TENSOR_TYPE and value == _FLOAT16
         for number, _, graph in fields(memoryview(model_bytes))

@@ -1,4 +1,4 @@
-"""Where published models are kept: a folder, or an S3-compatible bucket; one interface for both."""
+"""The store of published models: a folder or an S3-compatible bucket, with one interface."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class ModelStore(Protocol):
         ...
 
     def location(self, sha256: str) -> str:
-        """Where a file is within the store, as rows have it."""
+        """Return the place of a file within the store, as rows have it."""
         ...
 
     def read_verified(self, sha256: str) -> bytes:

@@ -36,7 +36,7 @@ _POLL_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """What a publication made."""
+    """Result of a publication."""
 
     sha256: str  # of the fp32 file
     variants: tuple[Variant, ...]
@@ -60,7 +60,7 @@ def publish(
     wanted: VariantRequest | None = None,
     passing: Callable[[str], None] = _nothing,
 ) -> Published:
-    """Publish a model under its sha256, variants of it beside it, and record them.
+    """Publish a model under its sha256, with its variants, and record them.
 
     Args:
         store: where the run's models live.

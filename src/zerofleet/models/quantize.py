@@ -64,7 +64,7 @@ def quantize_int8(model_bytes: bytes, calibration: NDArray[np.uint8]) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class _Scale:
-    """What a byte of a tensor stands for: ``(byte - zero) * step``."""
+    """Scale of a tensor: a byte means ``(byte - zero) * step``."""
 
     step: np.float32
     zero: np.uint8

@@ -60,7 +60,7 @@ class Value(Protocol):
 
 
 class Binding(Protocol):
-    """Which tensors a run reads and writes."""
+    """Tensors that a run reads and writes."""
 
     def bind_ortvalue_input(self, name: str, ortvalue: Value) -> None:
         """Read an input from there."""
@@ -83,7 +83,7 @@ class OrtSession(Protocol):
         ...
 
     def get_providers(self) -> Sequence[str]:
-        """What it may run on, best first."""
+        """Return the providers that it may run on, best first."""
         ...
 
     def run(self, outputs: Sequence[str], inputs: Mapping[str, object]) -> Sequence[object]:
@@ -126,7 +126,7 @@ def open_runtime(
 
 
 def is_machine_failure(error: Exception) -> bool:
-    """Whether an error of ONNX Runtime is about this machine's memory or GPU, not about the model.
+    """Return whether an error is about this machine's memory or GPU, not about the model.
 
     A model that needs more memory than there is counts as the machine's failure, too: one more
     failed try costs less than rejecting a good model.
@@ -136,9 +136,9 @@ def is_machine_failure(error: Exception) -> bool:
 
 @cache
 def _sums_bytes_exactly() -> bool:
-    """Whether this CPU adds products of 8 bits in 32, and not two of them in 16, which overflows.
+    """Return whether this CPU adds products of 8 bits in 32; two of them in 16 overflow.
 
-    Without VNNI, x86 does the latter: an int8 model then answers fast and wrong. Exact sums cost
+    Without VNNI, x86 adds them in 16: an int8 model then answers fast and wrong. Exact sums cost
     about half the speed, also where they are not needed, so they are asked for there alone.
     """
     try:
@@ -160,7 +160,7 @@ def new_value(shape: Sequence[int], kind: type[np.generic], memory: str, device:
 
 
 def offered_providers() -> list[str]:
-    """What the installed ONNX Runtime was built with, by its own names."""
+    """Return the providers that the installed ONNX Runtime was built with, by its own names."""
     return list(_ort.get_available_providers())
 
 
@@ -245,7 +245,7 @@ class Provider:
         return (*(size for size in sizes if size < self.max_rows), self.max_rows)
 
     def options(self, model_bytes: bytes, observation_bytes: int) -> list[tuple[str, Options]]:
-        """What ``onnxruntime.InferenceSession`` is given, in order of preference.
+        """Return the providers for ``onnxruntime.InferenceSession``, in order of preference.
 
         Args:
             model_bytes: TensorRT's engines are named by their hash.
@@ -352,8 +352,7 @@ _KEPT_ENGINES = 24
 def prune_engines(folder: Path, kept: int = _KEPT_ENGINES) -> int:
     """Remove all but the newest of TensorRT's engines, of which each loaded model leaves one.
 
-    What lies beside an engine under the same name goes with it; the timings, which every build
-    uses again, stay.
+    Files of the same name as an engine go with it. The timings stay: every build uses them again.
 
     Args:
         folder: TensorRT's cache; it need not exist yet.

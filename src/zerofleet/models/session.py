@@ -128,7 +128,7 @@ class ModelSession:
         return cast("NDArray[np.float16]", policy_logits), cast("NDArray[np.float32]", value)
 
     def _choose_part(self) -> int:
-        """As many rows as take long enough for a run of their own."""
+        """Return a number of rows that takes long enough for a run of its own."""
         rows = 1
         while rows < _MOST_PART_ROWS and self._seconds(rows) < _PART_SECONDS:
             rows *= 2
@@ -144,7 +144,7 @@ class ModelSession:
         return min(end - start for start, end in itertools.pairwise(starts))
 
     def _prepare(self, opened: Callable[[], OrtSession]) -> None:
-        """What has to be done once before the first run.
+        """Prepare for the first run; called once.
 
         Args:
             opened: another session like the first one.

@@ -68,7 +68,7 @@ class Positions:
 
 @dataclass(frozen=True, slots=True)
 class VariantRequest:
-    """Which variants are wanted, and what they are judged by.
+    """The wanted variants, and the bounds that they are judged by.
 
     Args:
         precisions: ``int8``, ``fp16``.
@@ -92,7 +92,7 @@ class Divergence:
     value_difference: float  # absolute
 
     def why_refused(self, bounds: Bounds) -> str:
-        """What is beyond its bound, for people; empty if nothing is."""
+        """Return the figures beyond their bounds, for people; empty if there are none."""
         return ", ".join(
             f"{name} {figure:.3g} is above {bound:g}"
             for name, figure, bound in (
@@ -105,7 +105,7 @@ class Divergence:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a variant."""
+    """Result of making a variant."""
 
     staged: str | None = None  # its file; None: refused, as the next
     sha256: str | None = None

@@ -32,7 +32,7 @@ _MOST_VALUES = 4
 
 @dataclass(frozen=True, slots=True)
 class RequestShape:
-    """What a model of a run takes and gives, the same for all its versions."""
+    """Sizes of a run's requests and answers, the same for all versions."""
 
     observation_bytes: int
     num_actions: int
