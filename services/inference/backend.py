@@ -25,8 +25,6 @@ class Backend:
     """An ``InferenceBackend`` of one run.
 
     Args:
-        models: the run's models.
-        batcher: runs them.
         shape: of the run's game, with the batcher's limit.
         provider: what the models run on.
     """

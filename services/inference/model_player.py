@@ -178,8 +178,6 @@ class ModelPlayer:
     Args:
         game: name of the run's game.
         search: the run file's section; requests may choose another number of simulations.
-        models: the run's models.
-        batcher: runs them.
     """
 
     def __init__(

@@ -157,8 +157,6 @@ class ServedModels:
     """The models of one run; used from one event loop.
 
     Args:
-        run: name of the run.
-        source: the stores.
         load: file to a model, blocking; raises as ``ModelLoader``.
         keep: files in memory at once, those of the best version and its predecessor among them.
         precisions: which variant answers; unset: fp32 alone.

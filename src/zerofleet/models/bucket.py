@@ -40,8 +40,6 @@ class ModelBucket:
     """A ``ModelStore`` in a bucket that several runs may share.
 
     Args:
-        objects: the bucket.
-        run: name of the run.
         local: a folder of this machine; files are staged and kept in ``cache/`` in it.
         max_batch_rows: most rows of one batch, for Triton to keep to.
     """

@@ -175,9 +175,6 @@ class Objects:
     Failed requests are tried again, with back-off, for about ``_RETRY_SECONDS``. After that every
     method raises ``StoreUnavailableError``, which names the object and the way out.
 
-    Args:
-        address: which.
-
     Raises:
         ConfigError: the package for buckets is missing, or the credentials cannot be read.
     """

@@ -49,7 +49,6 @@ class ModelFolder:
 
     Args:
         root: the folder; made when something is first published.
-        run: name of the run.
         max_batch_rows: most rows of one batch, for Triton to keep to.
 
     Raises:

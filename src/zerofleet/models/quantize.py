@@ -80,13 +80,7 @@ class _Scale:
 
 
 class _Rewriting:
-    """Puts pairs of quantization around the tensors of a tower.
-
-    Args:
-        graph: changed in place.
-        tower: of the graph.
-        observed: its tensors.
-    """
+    """Puts pairs of quantization around the tensors of a tower; changes the graph in place."""
 
     def __init__(self, graph: GraphProto, tower: Tower, observed: Mapping[str, Observed]) -> None:
         self._graph = graph

@@ -206,9 +206,6 @@ class _Bucket:
     """The buffers of one batch size.
 
     Args:
-        session: theirs.
-        size: rows.
-        shape: of the model.
         provider: says where the buffers are.
     """
 
@@ -240,8 +237,6 @@ class DeviceSession(ModelSession):
     computation of another is a second session.
 
     Args:
-        model_bytes: see ``ModelSession``.
-        spec: see ``ModelSession``.
         provider: what it computes on, and the buckets.
 
     Raises:
