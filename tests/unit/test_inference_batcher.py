@@ -215,7 +215,7 @@ async def test_a_model_that_nobody_needs_may_fail_as_often_as_it_likes() -> None
 
 async def test_a_variant_that_fails_three_times_in_a_row_is_given_up() -> None:
     model, session = _model()
-    variant = replace(model, precision="int8")
+    variant = replace(model, file=replace(model.file, precision="int8"))
     session.go.set()
     bad: list[LoadedModel] = []
     async with Batcher(BatchLimits(8, 20), bad.append) as batcher:
