@@ -40,7 +40,7 @@ _KILL_SECONDS = 10.0  # beyond the time that a process may drain
 
 
 # A model of one byte and one action: a convolution by 1/256, whose answer is logit and value.
-# tests/unit/test_models_provider.py writes it out with ONNX's own helper.
+# tests/unit/test_models_runtime.py writes it out with ONNX's own helper.
 PROBE_MODEL = b64decode("""
 CAk6nwMKJgoLb2JzZXJ2YXRpb24SBmZsb2F0cyIEQ2FzdCoJCgJ0bxgBoAECCiAKBmZsb2F0cwoFcGxhbmUSBnBsYW5l
 cyIHUmVzaGFwZQohCgZwbGFuZXMKBmtlcm5lbBIJY29udm9sdmVkIgRDb252ChwKCWNvbnZvbHZlZBIGY29sdW1uIgdG
