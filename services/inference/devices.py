@@ -228,7 +228,7 @@ def _next(variable: str, address: str, number: int) -> str:
 
 
 async def _stop(processes: Sequence[Process], seconds: float) -> None:
-    """SIGTERM to all, then SIGKILL to those that have not ended in time."""
+    """Send SIGTERM to all, then SIGKILL to each that has not ended in time."""
     for process in processes:
         with contextlib.suppress(ProcessLookupError):
             process.terminate()

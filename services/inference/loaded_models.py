@@ -43,7 +43,7 @@ Key = tuple[int, str]
 AUTO = "auto"
 FASTER = 1.15  # times fp32; a variant that gains less is not worth its rounding
 _ROUNDS = 5
-_MEASURE_SECONDS = 3.0  # of measuring; for a large network that is one round
+_MEASURE_SECONDS = 3.0  # enough for one round of a large network
 
 RUNS: dict[ProviderName, frozenset[VariantPrecision]] = {
     "cpu": frozenset({"int8"}),

@@ -66,7 +66,7 @@ class InferenceCollector(Collector):
         ):
             yield CounterMetricFamily(f"{_PREFIX}_{name}", text, value=value)
         release = CounterMetricFamily(
-            f"{_PREFIX}_batch_release", "Why a batch took no more.", labels=["reason"]
+            f"{_PREFIX}_batch_release", "Batches by the reason for their size.", labels=["reason"]
         )
         release.add_metric(["full"], totals.full)
         release.add_metric(["idle"], totals.executions - totals.full)

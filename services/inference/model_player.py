@@ -117,7 +117,7 @@ class Admission:
         """A search of this size runs inside; each of its simulations adds at most one node.
 
         Raises:
-            OverloadedError: those that run leave no room for it.
+            OverloadedError: the searches that run leave no room for it.
         """
         edges = simulations * num_actions
         if self.searches >= self._most_searches:

@@ -20,9 +20,9 @@ from zerofleet.services.inference.served_models import ServedModels
 
 _WINDOW_SECONDS = 30.0
 _LINEAR = ("cpu", "openvino")  # providers of which a row costs the same in every batch
-_MEMORY = 0.98  # of each look's weight that is left at the next: half of it after 34
-_LEAST_SPREAD = 0.02  # of the mean: sizes more alike than this do not tell the two parts apart
-_LEAST_SLOPE = 0.1  # of the mean cost of a row: a fit below it is an accident
+_MEMORY = 0.98  # weight of a look that is left at the next: half of it after 34
+_LEAST_SPREAD = 0.02  # spread / mean: sizes closer than this do not tell the parts apart
+_LEAST_SLOPE = 0.1  # per row / mean cost of a row: a fit below it is an accident
 _NEARLY_FULL = 0.9
 
 
@@ -81,7 +81,7 @@ class BatchCost:
         return rows / (line(rows) * mean_seconds / line(mean_rows))
 
     def _fit(self) -> None:
-        """Keep to the last line where sizes are too much alike for a new one."""
+        """Keep to the last line where sizes differ too little for a new one."""
         mean_rows, mean_seconds = self._rows / self._weight, self._seconds / self._weight
         variance = self._rows_rows / self._weight - mean_rows**2
         if variance < (_LEAST_SPREAD * mean_rows) ** 2:
@@ -187,7 +187,7 @@ class Load:
         )
 
     def _learn(self, before: _LoadLook, now: _LoadLook, precision: str) -> None:
-        if precision != self._costed:  # versions cost alike, precisions do not
+        if precision != self._costed:  # all versions cost the same, precisions do not
             self._cost = BatchCost(linear=self._linear)
             self._costed = precision
         self._cost.add(

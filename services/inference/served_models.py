@@ -36,7 +36,7 @@ from zerofleet.waiting import FIRST_MODEL, WorkStatus
 
 _log = structlog.get_logger()
 
-_MOST_CHARACTERS = 60  # of a client's text that an error repeats
+_MOST_CHARACTERS = 60  # an error repeats no more than this of a client's text
 _CHECK_SECONDS = 60.0  # between two checks of the loaded versions' rows
 _EARLIER = 8  # promotions that are tried, newest first, when the best model does not load
 
@@ -94,7 +94,7 @@ class ModelSource(Protocol):
 class StoredModels:
     """A ``ModelSource`` over both stores.
 
-    The pointer in Redis may be that of another chain until the evaluator repairs it, so
+    The pointer in Redis may belong to another chain until the evaluator repairs it, so
     ``ServedModels`` believes ``promotions`` before it. Models and variants are append-only, so
     their rows are cached. Only a failover of Postgres that loses the newest rows can replace a
     version: ``refresh`` finds it.
@@ -158,7 +158,7 @@ class ServedModels:
 
     Args:
         load: file to a model, blocking; raises as ``ModelLoader``.
-        keep: files in memory at once, those of the best version and its predecessor among them.
+        keep: files in memory at once, with the files of the best version and its predecessor.
         precisions: which variant answers; unset: fp32 alone.
     """
 

@@ -13,7 +13,7 @@ class InferenceSettings(ProcessSettings):
     """The settings of every process, and some of its own."""
 
     inference_keep_models: int = 8
-    """Model files in memory at once, those of the best version among them."""
+    """Model files in memory at once, with the files of the best version."""
     call_seconds: float = Field(default=60.0, gt=0)
     """The deadline of a unary call whose client sets none."""
     inference_drain_seconds: float = 5.0

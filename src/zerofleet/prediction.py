@@ -25,7 +25,7 @@ class ModelFile:
 
     version: int
     precision: str  # fp32, int8, fp16
-    sha256: str  # of its bytes, and its name
+    sha256: str  # names the file
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Prediction:
     value: NDArray[np.float32]  # [batch], in [-1, 1], for the player to move
     model_version: int  # the one model that gave every row
     precision: str = ""  # which of its variants: fp32, int8, fp16; empty where unknown
-    sha256: str = ""  # of the file that answered; empty where the server does not name it
+    sha256: str = ""  # names the file that answered; empty if the server does not
 
 
 class Predictor(Protocol):

@@ -74,7 +74,7 @@ def test_the_child_refuses_bytes_that_changed_on_disk(tmp_path: Path) -> None:
     staged = ModelFolder(tmp_path, "run").stage(model_bytes)
     staged.path.chmod(0o644)
     staged.path.write_bytes(model_bytes[:-1])
-    with pytest.raises(IncompatibleModelError, match="not those that were written"):
+    with pytest.raises(IncompatibleModelError, match="differ from what was written"):
         check_in_child(staged, golden)
 
 

@@ -99,7 +99,7 @@ class ModelBucket:
         """
         content = staged.path.read_bytes()
         if sha256_of(content).hexdigest() != staged.sha256:
-            raise IncompatibleModelError("the bytes on disk are not those that were written")
+            raise IncompatibleModelError("the bytes on disk differ from what was written")
         self._objects.create(self.location(staged.sha256), content)
         if self._is_whole(staged.sha256):
             return

@@ -26,7 +26,7 @@ from zerofleet.models.graph import Shape
 
 # Most that a file may differ from the network it was exported from. Logits travel as float16,
 # whose spacing is 2^-11 of the number; the rest is the order of float32 sums.
-LOGIT_TOLERANCE = 2e-3  # of max(1, |logit|)
+LOGIT_TOLERANCE = 2e-3  # times max(1, |logit|)
 VALUE_TOLERANCE = 1e-4
 KL_TOLERANCE = 1e-5  # nats, mean over positions, of softmax(golden) against softmax(answer)
 
@@ -105,7 +105,7 @@ def check(model_bytes: bytes, expected_sha256: str, golden: Golden) -> Differenc
         IncompatibleModelError: damaged, not loadable, or its answers differ by more than rounding.
     """
     if sha256(model_bytes).hexdigest() != expected_sha256:
-        raise IncompatibleModelError("the bytes on disk are not those that were written")
+        raise IncompatibleModelError("the bytes on disk differ from what was written")
     from zerofleet.models.session import ModelSession  # loads ONNX Runtime
 
     shape = Shape(golden.observations.shape[1], golden.policy_logits.shape[1])

@@ -1,6 +1,6 @@
 """Model files: their interface, and a check of their bytes before any runtime parses them.
 
-The sha256 in Postgres proves that the bytes are those that were published, not that they are
+The sha256 in Postgres proves that the bytes are the published ones, not that they are
 harmless. A trainer that was taken over could publish anything, and each process that loads models
 holds secrets that a trainer does not. Names of external files have made loaders read any file of
 the machine, time and again (CVE-2022-25882, CVE-2024-27318). Operators of other domains and graphs
@@ -34,8 +34,8 @@ MOST_NUMBERS = 1 << 26
 MOST_OPERATIONS = 1 << 35
 
 _MOST_KERNEL = 3  # a runtime may copy the input this many times, squared, for a convolution
-_MOST_CHARACTERS = 60  # of a file's text that an error repeats
-_KEYS = 1 << 32  # of fields; others cut a larger one to 32 bits, and would read another field
+_MOST_CHARACTERS = 60  # an error repeats no more than this of a file's text
+_KEYS = 1 << 32  # other readers cut a larger key of a field to 32 bits, and read another field
 
 # Field numbers of onnx.proto3.
 _MODEL_GRAPH, _MODEL_OPSET, _MODEL_FUNCTIONS = 7, 8, 25
@@ -107,7 +107,7 @@ def check_graph(model_bytes: bytes) -> Cost:
     if len(graphs) != 1:
         raise IncompatibleModelError("the file is not an ONNX model: it holds no graph")
     if opsets != [OPSET]:
-        raise IncompatibleModelError(f"the model's operators are not those of opset {OPSET}")
+        raise IncompatibleModelError(f"the model's opset is not {OPSET}")
     return graph_cost(graphs[0])
 
 
@@ -169,11 +169,11 @@ def _check_domain(message: memoryview, domain_field: int) -> None:
 
 
 class Field(NamedTuple):
-    """One field; those of fixed width come with no content."""
+    """One field. Fields of fixed width come without content."""
 
     number: int
-    value: int  # of a varint
-    payload: memoryview  # of a length-delimited field
+    value: int  # the number, for a varint
+    payload: memoryview  # the content, for a length-delimited field
 
 
 def fields(message: memoryview) -> Iterator[Field]:
@@ -228,7 +228,7 @@ class _Tensor(NamedTuple):
 
     shape: tuple[int, ...]
     constant: bool = False
-    integers: tuple[int, ...] | None = None  # of a constant of 64-bit integers
+    integers: tuple[int, ...] | None = None  # the values, for a constant of 64-bit integers
 
     @property
     def size(self) -> int:

@@ -17,9 +17,9 @@ class ModelStore(Protocol):
     """The models of one run.
 
     A file's name is the sha256 of its bytes. It is staged first, where only its maker looks, and
-    published once it has been checked. All methods block. Those of a bucket raise
-    ``StoreUnavailableError`` while it does not answer or refuses, those of a folder ``OSError``
-    (``read_verified``: the former).
+    published once it has been checked. All methods block. A bucket raises
+    ``StoreUnavailableError`` while it does not answer or refuses. A folder raises ``OSError``, and
+    ``StoreUnavailableError`` in ``read_verified``.
     """
 
     @property
@@ -45,7 +45,7 @@ class ModelStore(Protocol):
 
         Raises:
             ModelNotFoundError: there is no such file.
-            IncompatibleModelError: the bytes are not those the name promises.
+            IncompatibleModelError: the bytes do not hash to the name.
             StoreUnavailableError: they cannot be read now.
         """
         ...
@@ -76,7 +76,7 @@ class ModelStore(Protocol):
 
         Args:
             version: of the model.
-            sha256s: of its file and its variants', but those that belong to another model too.
+            sha256s: its file and its variants' files, except files that another model has too.
         """
         ...
 

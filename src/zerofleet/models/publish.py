@@ -38,7 +38,7 @@ _POLL_SECONDS = 1.0
 class Published:
     """Result of a publication."""
 
-    sha256: str  # of the fp32 file
+    sha256: str  # names the fp32 file
     variants: tuple[Variant, ...]
 
 

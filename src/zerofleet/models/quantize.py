@@ -8,8 +8,8 @@ they cost little, and logits of 8 bits tie. Activations are unsigned, with one s
 tensor, from the least to the greatest value on positions of calibration. Weights are signed, with
 one scale for each output channel.
 
-fp16: weights and all that is computed are in half precision. Input and outputs stay those of every
-model file, policy logits in fp16 and the value in fp32.
+fp16: weights and all that is computed are in half precision. Input and outputs are the same
+as in every model file: policy logits in fp16 and the value in fp32.
 """
 
 from __future__ import annotations

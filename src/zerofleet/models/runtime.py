@@ -31,7 +31,7 @@ import onnxruntime as ort
 
 _ort = cast("Any", ort)
 
-# What ONNX Runtime writes when memory is short or a call of CUDA's libraries fails. The classes of
+# ONNX Runtime writes this when memory is short or a call of CUDA's libraries fails. The classes of
 # its errors do not tell: files that it refuses raise the same ones.
 _OF_THE_MACHINE = re.compile(
     r"Failed to allocate memory|std::bad_alloc"
@@ -178,8 +178,8 @@ def installed_runtimes() -> list[str]:
 def load_cuda() -> None:
     """Load CUDA's libraries from their wheels, where they were installed as such.
 
-    ONNX Runtime finds those of the system by itself. It prints what it does not find; what fails
-    for want of it afterwards says so better.
+    ONNX Runtime finds the libraries of the system by itself. It prints the names of missing ones;
+    what fails without them afterwards reports it better.
     """
     preload = getattr(_ort, "preload_dlls", None)
     if preload is not None:

@@ -3,8 +3,8 @@
 A GPU needs inputs and outputs that stay on the device to be fast. There, each batch goes into the
 smallest bucket that holds it. A bucket has its own buffers on the device and its own page-locked
 rows on the host, made and warmed once, so no run allocates anything. It also has its own session of
-ONNX Runtime, which plans each convolution again whenever the shape differs from the last run's:
-26 to 45 ms in place of 0.5 to 1.2 for 4 blocks of 48 channels on an H200 (bench/NOTES.md).
+ONNX Runtime, which plans each convolution again whenever the shape differs from the last run's. For
+4 blocks of 48 channels on an H200 that takes 26 to 45 ms in place of 0.5 to 1.2 (bench/NOTES.md).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from zerofleet.models.runtime import (
 from zerofleet.prediction import OBSERVATION, POLICY_LOGITS, VALUE
 
 # Rows of one run on a CPU. Measured on networks of 31 to 73 MFLOP: runs of 64 rows are 4 to 8%
-# faster than those of 512, whose activations leave the cache; smaller ones gain nothing more. A
+# faster than runs of 512, whose activations leave the cache; smaller ones gain nothing more. A
 # small network's activations stay in it, and each run costs as much as ten rows and takes Python's
 # lock once.
 _LEAST_PART_ROWS, _MOST_PART_ROWS = 64, 512
@@ -281,7 +281,7 @@ class DeviceSession(ModelSession):
         rows = len(observations)
         bucket = self._buckets[bisect_left(self._sizes, rows)]
         with self._run_lock:
-            # What earlier batches left behind these rows is predicted too, and cut off.
+            # Rows of earlier batches behind these are predicted too, and cut off.
             bucket.rows[:rows] = observations
             return bucket.run(rows)
 

@@ -86,7 +86,7 @@ class VariantRequest:
 
 @dataclass(frozen=True, slots=True)
 class Divergence:
-    """How far a variant's answers lie from those of fp32, mean over positions."""
+    """Difference between the answers of a variant and of fp32, mean over positions."""
 
     policy_kl: float  # KL(fp32 || variant), nats
     value_difference: float  # absolute
@@ -145,7 +145,7 @@ def make(
         return Outcome(reason=reason, **asdict(loss))
     staged = folder.stage(model_bytes)
     if sha256(staged.path.read_bytes()).hexdigest() != staged.sha256:
-        raise IncompatibleModelError("the bytes on disk are not those that were written")
+        raise IncompatibleModelError("the bytes on disk differ from what was written")
     return Outcome(staged=str(staged.path), sha256=staged.sha256, **asdict(loss))
 
 
