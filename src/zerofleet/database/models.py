@@ -48,8 +48,8 @@ class Variant:
     """A model in another precision than fp32, or why there is none."""
 
     precision: str  # int8 or fp16
-    sha256: str | None = None  # of its file; None: refused, there is none
-    location: str | None = None  # of its file within the store
+    sha256: str | None = None  # names its file; None: refused, there is none
+    location: str | None = None  # where its file is within the store
     policy_kl: float | None = None  # KL(fp32 || variant), nats, mean over positions; None: unknown
     value_difference: float | None = None  # absolute, mean over positions; None: unknown
     reason: str = ""  # why it was refused; empty: it was accepted
@@ -165,7 +165,7 @@ class Variants(ConnectionPool):
         return [VariantRow(**mapping) for mapping in mappings]
 
     def model_files(self, run: str, versions: Collection[int]) -> list[ModelFile]:
-        """Return the files of some models, those of refused variants left out."""
+        """Return the files of some models, without refused variants."""
         rows = self._rows(
             "SELECT version, 'fp32', sha256 FROM models "
             "WHERE run = :run AND version = ANY(:versions) "
