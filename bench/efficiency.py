@@ -28,7 +28,7 @@ from bench.blocks import Block
 from bench.children import Child, serving
 from bench.efficiency_paths import Setting, Workers, self_play
 from bench.games_played import random_positions
-from bench.model_file import PRECISIONS, model_bytes
+from bench.model_file import model_bytes
 from bench.play import PLAY_VERSION
 from bench.predictors import SessionPredictor
 from bench.processes import cpu_clock
@@ -38,7 +38,8 @@ from bench.report import Row, parser, positive, show, told
 from bench.serve_file import RUN
 from bench.workloads import Workload
 from zerofleet.client import AsyncModel
-from zerofleet.models.device_session import open_session
+from zerofleet.models.session import open_session
+from zerofleet.prediction import PRECISIONS
 
 COLUMNS = {
     "path": ("path", ""),

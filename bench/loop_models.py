@@ -16,13 +16,11 @@ from zerofleet.learning import export_onnx
 from zerofleet.learning.export import random_positions
 from zerofleet.learning.learner import Learner
 from zerofleet.learning.window import sample_seed
-from zerofleet.models.make_variant import measure
 from zerofleet.models.quantize import quantize_int8
 from zerofleet.models.session import ModelSession
-from zerofleet.models.variant import Bounds
-from zerofleet.prediction import Prediction
-from zerofleet.services.inference.loaded_models import FP32, LoadedModel
-from zerofleet.services.inference.precision import fastest_model
+from zerofleet.models.variant import Bounds, measure
+from zerofleet.prediction import FP32, ModelFile, Prediction
+from zerofleet.services.inference.loaded_models import LoadedModel, fastest_model
 
 WantedPrecision = Literal["run", "fp32", "int8"]
 INT8 = "int8"
@@ -114,6 +112,7 @@ class LoopModels:
 def _faster(fp32: LoopModel, int8: LoopModel, observations: NDArray[np.uint8]) -> str:
     """The precision that inference would settle on here."""
     models = [
-        LoadedModel(model.version, "", [model.session], model.precision) for model in (fp32, int8)
+        LoadedModel(ModelFile(model.version, model.precision, ""), [model.session])
+        for model in (fp32, int8)
     ]
     return fastest_model(models, observations, time.thread_time).precision

@@ -8,7 +8,6 @@ from bench.games_played import random_positions
 from bench.workloads import Workload
 from zerofleet.errors import ConfigError
 
-PRECISIONS = ("fp32", "int8", "fp16")
 CALIBRATION_POSITIONS = 512
 
 
@@ -31,7 +30,7 @@ def model_bytes(workload: Workload, precision: str, file: Path | None = None) ->
         positions = random_positions(workload.game, CALIBRATION_POSITIONS, seed=2)
         return quantize_int8(model, positions)
     if precision == "fp16":
-        from zerofleet.models.half import to_fp16
+        from zerofleet.models.quantize import to_fp16
 
         return to_fp16(model)
     return model

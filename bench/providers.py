@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import cast
 
-from zerofleet.models.provider import ONNX_NAMES, Provider, ProviderName
+from zerofleet.models.runtime import ONNX_NAMES, Provider, ProviderName
 
 PROVIDERS = tuple(ONNX_NAMES)
 MAX_BATCH_ROWS = 1024

@@ -22,15 +22,15 @@ import numpy as np
 from pydantic import ValidationError
 from zerofleet_core import GameColumns, Match, SearchConfig
 
-from bench.model_file import PRECISIONS, model_bytes
+from bench.model_file import model_bytes
 from bench.report import Row, parser, positive, show, told
 from bench.workloads import Workload
 from zerofleet.config import run_from_values
 from zerofleet.errors import ConfigError
 from zerofleet.match.play_match import draw_openings
-from zerofleet.models.device_session import open_session
-from zerofleet.models.provider import CPU
-from zerofleet.models.session import ModelSession
+from zerofleet.models.runtime import CPU
+from zerofleet.models.session import ModelSession, open_session
+from zerofleet.prediction import PRECISIONS
 
 COLUMNS = {
     "search": ("search", ""),

@@ -27,14 +27,14 @@ from bench import blocks as measured
 from bench.blocks import Block, Counts
 from bench.children import serving
 from bench.games_played import random_positions
-from bench.model_file import PRECISIONS, model_bytes
+from bench.model_file import model_bytes
 from bench.processes import cpu_clock
 from bench.providers import MAX_BATCH_ROWS
 from bench.report import Row, game_option, parser, positive, show, told
 from bench.serve_file import RUN
 from bench.workloads import Workload
 from zerofleet.client import AsyncModel
-from zerofleet.prediction import Predictor
+from zerofleet.prediction import PRECISIONS, Predictor
 
 SMALL_NETWORK_MICROSECONDS = 339.0
 COLUMNS = {

@@ -24,8 +24,9 @@ from zerofleet import games
 from zerofleet.config import SearchSection
 from zerofleet.database import Promotion
 from zerofleet.games import State
-from zerofleet.models.device_session import open_session
-from zerofleet.models.provider import Provider
+from zerofleet.models.runtime import Provider
+from zerofleet.models.session import open_session
+from zerofleet.prediction import FP32, ModelFile
 from zerofleet.rpc.codec import RequestShape
 from zerofleet.rpc.server import Server
 from zerofleet.service import configure_logs
@@ -53,24 +54,21 @@ class OneFile:
         """The only promotion."""
         return [self.best()]
 
-    def sha256(self, version: int) -> str:
-        """Return the hash of any version, because there is only one."""
-        del version
-        return self._sha256
+    def files(self, version: int) -> Mapping[str, ModelFile]:
+        """The only file: it is served as it is, whatever its precision."""
+        return {FP32: ModelFile(version, FP32, self._sha256)}
+
+    def refresh(self) -> None:
+        """Nothing changes."""
 
     def versions(self) -> Sequence[int]:
         """The only version."""
         return [PLAY_VERSION]
 
-    def variants(self, version: int) -> Mapping[str, str]:
-        """None: the file that is measured is served as it is, whatever its precision."""
-        del version
-        return {}
-
 
 def loader_of(
     game: str, model_bytes: bytes, sessions: int, provider: Provider
-) -> Callable[[int, str], LoadedModel]:
+) -> Callable[[ModelFile], LoadedModel]:
     """The service's own loader, for bytes that are at hand."""
     spec = games.spec(game)
     return ModelLoader(
@@ -81,10 +79,10 @@ def loader_of(
     )
 
 
-def loader_of_nothing(game: str, sessions: int) -> Callable[[int, str], LoadedModel]:
+def loader_of_nothing(game: str, sessions: int) -> Callable[[ModelFile], LoadedModel]:
     """Loads a network that costs nothing."""
     networks = [NoNetwork(games.spec(game).num_actions, MAX_BATCH_ROWS) for _ in range(sessions)]
-    return lambda version, sha256: LoadedModel(version, sha256, networks)
+    return lambda file: LoadedModel(file, networks)
 
 
 async def serve(game: str, model_bytes: bytes, sessions: int, provider: Provider) -> None:

@@ -26,13 +26,14 @@ from bench import blocks as measured
 from bench.blocks import Block, Counts
 from bench.children import serving
 from bench.efficiency_paths import Setting, Workers
-from bench.model_file import PRECISIONS, model_bytes
+from bench.model_file import model_bytes
 from bench.processes import cpu_clock
 from bench.report import Row, parser, positive, show, told
 from bench.serve_file import RUN
 from bench.workloads import Workload
 from zerofleet.client import AsyncPlayer
 from zerofleet.errors import OverloadedError
+from zerofleet.prediction import PRECISIONS
 from zerofleet.services.dashboard.settings import DashboardSettings
 from zerofleet.services.dashboard.visitors import Allowance, Visitor, VisitorPlayer
 

@@ -70,8 +70,8 @@ print(':'.join(found for path in sys.path for found in glob.glob(f'{path}/nvidia
 export LD_LIBRARY_PATH="$libraries${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
 
 "$venv/bin/python" - <<'PYTHON' | tee "$results/gpu_check.txt"
-from zerofleet.services.inference.device import probe
-from zerofleet.models.provider import Provider
+from zerofleet.services.inference.devices import probe
+from zerofleet.models.runtime import Provider
 from zerofleet.models.runtime import installed_runtimes, offered_providers
 
 print(", ".join(installed_runtimes()), "offers", ", ".join(offered_providers()))
@@ -93,7 +93,7 @@ import numpy as np
 from bench.model_file import model_bytes
 from bench.providers import provider_of
 from bench.workloads import WORKLOADS
-from zerofleet.models.device_session import open_session
+from zerofleet.models.session import open_session
 
 workload = WORKLOADS["connect_four"]
 session = open_session(model_bytes(workload, "fp16"), workload.spec, provider_of("cuda"))

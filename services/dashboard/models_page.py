@@ -11,6 +11,7 @@ from typing import Any
 
 from zerofleet.fleet.report import rating_text
 from zerofleet.games.notation import whole_number
+from zerofleet.prediction import FP32
 from zerofleet.services.dashboard.frame import (
     HIGHEST,
     Frame,
@@ -242,7 +243,7 @@ def _row(visit: Visit, row: Any) -> dict[str, Any]:  # noqa: ANN401
         "against": player_words(row.opponent) if gate else NONE,
         "against_link": visit.link("/match", match=row.match_id) if gate else None,
         **gate_cells(row),
-        "precisions": ", ".join(["fp32", *(row.variants or ())]),
+        "precisions": ", ".join([FP32, *(row.variants or ())]),
         "sha256": row.sha256[:12],
         "sha256_title": row.sha256,
     }

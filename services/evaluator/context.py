@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -18,7 +18,11 @@ from zerofleet_core import SearchConfig
 from zerofleet.client import AsyncModel
 from zerofleet.config import RunConfig
 from zerofleet.database import EvaluatorDatabase, MatchGame, ModelName
-from zerofleet.errors import IncompatibleModelError, ModelNotFoundError
+from zerofleet.errors import (
+    IncompatibleModelError,
+    InferenceUnavailableError,
+    ModelNotFoundError,
+)
 from zerofleet.fleet.figures import EvaluatorFigures
 from zerofleet.games import State
 from zerofleet.match.anchors import anchor_player
@@ -86,11 +90,17 @@ class Players:
         waits, who = self._context.waits, f"version {name.version}"
         stream = self._model.stream(version=name.version, precision=name.precision)
         predictor: Predictor = await streams.enter_async_context(stream)
+        predictor = ExactPredictor(predictor, name.precision, lambda: self._files(name))
         if name.precision is not None:
             who += f" in {name.precision}"
-            predictor = ExactPredictor(predictor, name.precision)
         streams.callback(waits.end, who)
         return PatientPredictor(predictor, waits, who, f"inference to load {who}")
+
+    async def _files(self, name: ModelName) -> frozenset[str]:
+        """Return the sha256 of each file that may answer for a model; none if its row is gone."""
+        context = self._context
+        files = await context.ask(context.database.model_files, context.run.name, [name.version])
+        return frozenset(file.sha256 for file in files if name.precision in (None, file.precision))
 
     async def player(
         self, streams: AsyncExitStack, name: str, search: SearchConfig, seed: int
@@ -127,32 +137,56 @@ class Players:
 
 
 class ExactPredictor:
-    """Checks the precision of each answer: a server without variants ignores the request for one.
+    """Checks which file gave each answer.
+
+    A server without variants ignores the request for a precision. A server may also have loaded a
+    version before a failover of Postgres replaced it. Answers that name no file are not checked:
+    they come from an older server or one of another kind.
 
     Args:
         predictor: a stream that requests the precision.
-        precision: the precision that must answer.
+        precision: the precision that must answer; None if any may.
+        files: reads the sha256 of each file that may answer.
     """
 
-    def __init__(self, predictor: Predictor, precision: str) -> None:
+    def __init__(
+        self,
+        predictor: Predictor,
+        precision: str | None,
+        files: Callable[[], Awaitable[frozenset[str]]],
+    ) -> None:
         self._predictor = predictor
         self._precision = precision
+        self._read_files = files
+        self._files = frozenset[str]()  # read at the first answer
 
     async def predict(self, observations: NDArray[np.uint8]) -> Prediction:
-        """Predict in that precision.
+        """Predict with one of the files.
 
         Raises:
             IncompatibleModelError: the server lacks the variant, or answers in another precision.
                 The variant's row exists, so waiting does not help.
+            InferenceUnavailableError: the server answers from another file. It drops that file
+                within a minute, so waiting helps.
         """
         try:
             prediction = await self._predictor.predict(observations)
         except ModelNotFoundError as error:
+            if self._precision is None:
+                raise
             raise IncompatibleModelError(str(error)) from error
-        if prediction.precision != self._precision:
+        if self._precision not in (None, prediction.precision):
             answered = prediction.precision or "a precision that it does not name"
             raise IncompatibleModelError(
                 f"requested {self._precision}, but inference answered in {answered}: use an "
                 "inference service that serves variants"
             )
+        if prediction.sha256 and prediction.sha256 not in self._files:
+            self._files = await self._read_files()
+            if prediction.sha256 not in self._files:
+                raise InferenceUnavailableError(
+                    f"inference answered for version {prediction.model_version} from the file "
+                    f"{prediction.sha256[:64]}, but the database names "
+                    f"{', '.join(sorted(self._files)) or 'none'}"
+                )
         return prediction

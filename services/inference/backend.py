@@ -25,8 +25,6 @@ class Backend:
     """An ``InferenceBackend`` of one run.
 
     Args:
-        models: the run's models.
-        batcher: runs them.
         shape: of the run's game, with the batcher's limit.
         provider: what the models run on.
     """
@@ -42,7 +40,7 @@ class Backend:
         self.batcher = batcher
         self.provider = provider
         self._shape = shape
-        self._parked_rows = 0  # of requests whose model was not in memory, until they are answered
+        self._parked_rows = 0  # requests whose model was not in memory, until they are answered
 
     def ready(self) -> bool:
         """Whether the best model is loaded."""

@@ -1,14 +1,18 @@
-"""The models in memory: verified bytes, loaded once for each model thread, and warm."""
+"""Models in memory: verified bytes, loaded once for each model thread, and warm.
+
+A version may have variants in several precisions. ``Precisions`` chooses the one that answers: the
+one that is fastest here, or the one that the run file names.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from typing import Protocol
 
 import numpy as np
@@ -22,9 +26,32 @@ from zerofleet.errors import (
     StoreUnavailableError,
     ZerofleetError,
 )
+from zerofleet.models.runtime import ProviderName
 from zerofleet.models.session import not_loaded
+from zerofleet.prediction import FP32, ModelFile, VariantPrecision
 
-FP32 = "fp32"
+_log = structlog.get_logger()
+
+_FIRST_RETRY_SECONDS = 1.0
+_LAST_RETRY_SECONDS = 30.0
+_LOADING_THREADS = 2
+_BANNED = "gave non-finite outputs or failed again and again"
+
+Key = tuple[int, str]
+"""Version and precision."""
+
+AUTO = "auto"
+FASTER = 1.15  # times fp32; a variant that gains less is not worth its rounding
+_ROUNDS = 5
+_MEASURE_SECONDS = 3.0  # enough for one round of a large network
+
+RUNS: dict[ProviderName, frozenset[VariantPrecision]] = {
+    "cpu": frozenset({"int8"}),
+    "openvino": frozenset({"int8"}),
+    "cuda": frozenset({"fp16"}),
+    "tensorrt": frozenset({"fp16"}),
+}
+"""Precisions that each provider may compute faster than fp32. It would translate others."""
 
 
 class Session(Protocol):
@@ -45,11 +72,19 @@ class Session(Protocol):
 class LoadedModel:
     """One version in one precision, ready to run."""
 
-    version: int
-    sha256: str
+    file: ModelFile
     sessions: Sequence[Session]  # one for each model thread
-    precision: str = FP32
     loaded_at: float = field(default_factory=time.time)
+
+    @property
+    def version(self) -> int:
+        """Number of the model."""
+        return self.file.version
+
+    @property
+    def precision(self) -> str:
+        """Precision of this file of it."""
+        return self.file.precision
 
     def run(
         self, thread: int, observations: NDArray[np.uint8]
@@ -67,7 +102,7 @@ class LoadedModel:
 
 
 class ModelLoader:
-    """Turns a name into a loaded model; blocking, so call it on another thread.
+    """Turns a file into a loaded model; blocking, so call it on another thread.
 
     Args:
         read: verified bytes of a sha256.
@@ -89,8 +124,8 @@ class ModelLoader:
         self._sessions = sessions
         self._warm_up = warm_up
 
-    def __call__(self, version: int, sha256: str) -> LoadedModel:
-        """Load a version.
+    def __call__(self, file: ModelFile) -> LoadedModel:
+        """Load a file.
 
         Raises:
             IncompatibleModelError: the file is missing or damaged, does not fit the game, or does
@@ -98,8 +133,9 @@ class ModelLoader:
             InferenceUnavailableError: memory is short, or the GPU fails.
             StoreUnavailableError: the disk or the bucket does not give it now.
         """
+        version = file.version
         try:
-            model_bytes = self._read(sha256)
+            model_bytes = self._read(file.sha256)
         except ModelNotFoundError as error:
             raise IncompatibleModelError(f"model version {version}: {error}") from error
         except (StoreUnavailableError, OSError) as error:
@@ -115,18 +151,7 @@ class ModelLoader:
                     f"model version {version} answers the start of the game with numbers that are "
                     "not finite"
                 )
-        return LoadedModel(version, sha256, tuple(sessions))
-
-
-_log = structlog.get_logger()
-
-_FIRST_RETRY_SECONDS = 1.0
-_LAST_RETRY_SECONDS = 30.0
-_LOADING_THREADS = 2
-_BANNED = "gave non-finite outputs or failed again and again"
-
-Key = tuple[int, str]
-"""Version and precision."""
+        return LoadedModel(file, tuple(sessions))
 
 
 @dataclass(slots=True)
@@ -148,12 +173,12 @@ class LoadedModels:
     Used from one event loop.
 
     Args:
-        load: version and sha256 to a model, blocking; raises as ``load`` here.
+        load: file to a model, blocking; raises as ``load`` here.
         keep: how many files at once; beyond, the longest unused are dropped. Where this machine
             fails to load one, memory may be short: the longest unused is dropped then, too.
     """
 
-    def __init__(self, load: Callable[[int, str], LoadedModel], keep: int) -> None:
+    def __init__(self, load: Callable[[ModelFile], LoadedModel], keep: int) -> None:
         self.failed_loads = 0
         self.pinned: frozenset[Key] = frozenset()
         """Models that are never dropped for others."""
@@ -177,7 +202,7 @@ class LoadedModels:
         """All, by version."""
         return [self._models[key] for key in sorted(self._models)]
 
-    async def load(self, version: int, precision: str, sha256: str) -> LoadedModel:
+    async def load(self, file: ModelFile) -> LoadedModel:
         """The model of this file; callers that ask while it is being loaded wait for the same load.
 
         Raises:
@@ -185,25 +210,25 @@ class LoadedModels:
             InferenceUnavailableError: this machine cannot run it now.
             StoreUnavailableError: the store of models does not give it now.
         """
-        model = self._models.get((version, precision))
-        if model is not None and model.sha256 == sha256:
+        model = self._models.get((file.version, file.precision))
+        if model is not None and model.file == file:
             return model
-        self.check(version, sha256)
-        failure = self._failures.get(sha256)
+        self.check(file)
+        failure = self._failures.get(file.sha256)
         if failure is not None and time.monotonic() < failure.retry_at:
             raise failure.kind(failure.reason)
-        task = self._loading.get(sha256)
+        task = self._loading.get(file.sha256)
         if task is None:
-            task = asyncio.create_task(self._load_once(version, precision, sha256))
+            task = asyncio.create_task(self._load_once(file))
             task.add_done_callback(_look_at_error)
-            self._loading[sha256] = task
+            self._loading[file.sha256] = task
         # Shielded: a client that goes away must not end the load for others that wait for it.
         return await asyncio.shield(task)
 
-    def check(self, version: int, sha256: str) -> None:
+    def check(self, file: ModelFile) -> None:
         """Raise ``IncompatibleModelError`` for a file that was banned."""
-        if sha256 in self._bad:
-            raise IncompatibleModelError(f"model version {version} {_BANNED}")
+        if file.sha256 in self._bad:
+            raise IncompatibleModelError(f"model version {file.version} {_BANNED}")
 
     def remove(self, model: LoadedModel) -> None:
         """Forget a model; its session goes when its last batch is done."""
@@ -212,14 +237,14 @@ class LoadedModels:
 
     def ban(self, model: LoadedModel) -> bool:
         """Never use this file again; False when that was said before."""
-        if model.sha256 in self._bad:
+        if model.file.sha256 in self._bad:
             return False
-        self._bad.add(model.sha256)
+        self._bad.add(model.file.sha256)
         self.remove(model)
         return True
 
     def close(self) -> None:
-        """Begin no more loads; before the process ends, one that runs ends by itself."""
+        """Begin no further loads; one that runs ends before the process does."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     @property
@@ -234,53 +259,41 @@ class LoadedModels:
         failure = self._failures.get(sha256)
         return failure.reason if failure else "not in memory"
 
-    async def _load_once(self, version: int, precision: str, sha256: str) -> LoadedModel:
+    async def _load_once(self, file: ModelFile) -> LoadedModel:
         try:
             model = await asyncio.get_running_loop().run_in_executor(
-                self._threads, self._load_blocking, version, sha256
+                self._threads, self._load_blocking, file
             )
         except ZerofleetError as error:
-            failure = self._note_failure(version, precision, sha256, error)
+            failure = self._note_failure(file, error)
         else:
-            return self._take_in(replace(model, precision=precision))
+            return self._take_in(model)
         finally:
-            del self._loading[sha256]
+            del self._loading[file.sha256]
         if issubclass(failure.kind, InferenceUnavailableError):
             self._evict(len(self._models) - 1)
         raise failure.kind(failure.reason)  # the error itself is let go: see `_Failure`
 
     def _take_in(self, model: LoadedModel) -> LoadedModel:
-        version, precision, sha256 = model.version, model.precision, model.sha256
-        self._failures.pop(sha256, None)
-        self._models[version, precision] = model
-        self._models.move_to_end((version, precision))
-        self._evict(self._keep, newest=(version, precision))
-        _log.info("model_loaded", version=version, precision=precision, sha256=sha256)
+        key = model.version, model.precision
+        self._failures.pop(model.file.sha256, None)
+        self._models[key] = model
+        self._models.move_to_end(key)
+        self._evict(self._keep, newest=key)
+        _log.info("model_loaded", **asdict(model.file))
         return model
 
-    def _note_failure(
-        self,
-        version: int,
-        precision: str,
-        sha256: str,
-        error: ZerofleetError,
-    ) -> _Failure:
-        last = self._failures.get(sha256)
+    def _note_failure(self, file: ModelFile, error: ZerofleetError) -> _Failure:
+        last = self._failures.get(file.sha256)
         pause = _FIRST_RETRY_SECONDS if last is None else min(2 * last.pause, _LAST_RETRY_SECONDS)
         reason = str(error)
         failure = _Failure(type(error), reason, time.monotonic() + pause, pause)
-        self._failures[sha256] = failure
+        self._failures[file.sha256] = failure
         self.failed_loads += 1
         if last is None or last.reason != reason:
             # A variant that does not load costs speed, a version that does not is missing.
-            say = _log.error if precision == FP32 else _log.warning
-            say(
-                "model_not_loaded",
-                version=version,
-                precision=precision,
-                sha256=sha256,
-                reason=reason,
-            )
+            say = _log.error if file.precision == FP32 else _log.warning
+            say("model_not_loaded", **asdict(file), reason=reason)
         return failure
 
     def _evict(self, keep: int, newest: Key | None = None) -> None:
@@ -294,3 +307,109 @@ def _look_at_error(task: asyncio.Task[LoadedModel]) -> None:
     """Read the error: if all clients have gone, asyncio would complain that it was never read."""
     if not task.cancelled():
         task.exception()
+
+
+class Precisions:
+    """The choice for one process.
+
+    Args:
+        wanted: ``auto``, or the precision that answers where a version has it.
+        runs: precisions that ``auto`` may take here.
+        fastest: of several precisions of one version; blocking.
+    """
+
+    def __init__(
+        self,
+        wanted: str = FP32,
+        runs: Collection[str] = (),
+        fastest: Callable[[Sequence[LoadedModel]], LoadedModel] | None = None,
+    ) -> None:
+        self._wanted = wanted
+        self._runs = runs
+        self._fastest = fastest
+        self._settled: dict[frozenset[str], str] = {}
+        self._said_missing = False
+
+    @property
+    def only_fp32(self) -> bool:
+        """Whether no version's variants need to be looked up."""
+        return self._wanted == FP32
+
+    def usable(self, files: Mapping[str, ModelFile]) -> dict[str, ModelFile]:
+        """Return a version's variants that may answer for it unasked, by precision."""
+        allowed = self._runs if self._wanted == AUTO else {self._wanted} - {FP32}
+        return {precision: file for precision, file in files.items() if precision in allowed}
+
+    def settled(self, usable: Collection[str]) -> str | None:
+        """Return the precision that answers for these variants; None: measure first."""
+        if not usable:
+            return FP32
+        return self._wanted if self._wanted != AUTO else self._settled.get(frozenset(usable))
+
+    def settle(self, models: Sequence[LoadedModel]) -> str:
+        """Measure one version's models, fp32 among them, and keep to what comes out. Blocking."""
+        assert self._fastest is not None
+        fastest = self._fastest(models).precision
+        variants = frozenset(model.precision for model in models) - {FP32}
+        self._settled[variants] = fastest
+        return fastest
+
+    def miss(self, version: int) -> None:
+        """Say once that a version lacks the precision that was named."""
+        if self._wanted not in (AUTO, FP32) and not self._said_missing:
+            self._said_missing = True
+            reason = "not published or not accepted"
+            _log.warning("precision_missing", wanted=self._wanted, version=version, reason=reason)
+
+
+def fastest_model(
+    models: Sequence[LoadedModel],
+    observations: NDArray[np.uint8],
+    clock: Callable[[], float] = time.perf_counter,
+) -> LoadedModel:
+    """The model that predicts these rows fastest; fp32 unless another one is clearly faster.
+
+    Args:
+        models: of one version, fp32 among them.
+        observations: ``[rows, observation_bytes]``.
+        clock: seconds; on the CPU the thread's own, which other threads do not lengthen.
+    """
+    seconds = dict.fromkeys(models, np.inf)
+    end = time.monotonic() + _MEASURE_SECONDS
+    for model in models:
+        _seconds(model, observations, clock)  # the first run may have to allocate
+    for _ in range(_ROUNDS):
+        # On a GPU the batches of the one that answers would delay the others, but not itself: with
+        # them it takes turns.
+        with ExitStack() as stack:
+            for model in models:
+                stack.enter_context(model.paused())
+            for model in models:
+                # The least of several: other work on the machine only adds time.
+                seconds[model] = min(seconds[model], _seconds(model, observations, clock))
+        if time.monotonic() >= end:
+            break
+    reference = next(model for model in models if model.precision == FP32)
+    best = min(models, key=lambda model: seconds[model])
+    chosen = best if seconds[best] * FASTER <= seconds[reference] else reference
+    _log.info(
+        "precision_chosen",
+        precision=chosen.precision,
+        positions_per_s={
+            model.precision: round(len(observations) / seconds[model]) for model in models
+        },
+    )
+    return chosen
+
+
+def _seconds(
+    model: LoadedModel, observations: NDArray[np.uint8], clock: Callable[[], float]
+) -> float:
+    """Seconds that one run takes; infinite where it fails."""
+    start = clock()
+    try:
+        model.run(0, observations)
+    except Exception as error:  # then the variant is not chosen
+        _log.warning("variant_failed", precision=model.precision, reason=str(error))
+        return np.inf
+    return clock() - start

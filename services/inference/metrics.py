@@ -13,10 +13,9 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
-from zerofleet.services.inference.batcher import Batcher
+from zerofleet.services.inference.batcher import Batcher, Histogram
 from zerofleet.services.inference.recent_load import Load
 from zerofleet.services.inference.served_models import ServedModels
-from zerofleet.services.inference.statistics import Histogram
 
 _PREFIX = "zerofleet_inference"
 
@@ -67,7 +66,7 @@ class InferenceCollector(Collector):
         ):
             yield CounterMetricFamily(f"{_PREFIX}_{name}", text, value=value)
         release = CounterMetricFamily(
-            f"{_PREFIX}_batch_release", "Why a batch took no more.", labels=["reason"]
+            f"{_PREFIX}_batch_release", "Batches by the reason for their size.", labels=["reason"]
         )
         release.add_metric(["full"], totals.full)
         release.add_metric(["idle"], totals.executions - totals.full)

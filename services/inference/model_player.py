@@ -16,7 +16,8 @@ from zerofleet_core import Search, SearchResult
 
 from zerofleet import games
 from zerofleet.config import SearchSection
-from zerofleet.errors import InvalidRequestError, OverloadedError
+from zerofleet.errors import ConfigError, InvalidRequestError, OverloadedError
+from zerofleet.games import sgf
 from zerofleet.rpc.codec import BEST, parse_version
 from zerofleet.rpc.player_service import (
     Actions,
@@ -32,7 +33,6 @@ from zerofleet.search_configs import served_search
 from zerofleet.services.inference.backend import PinnedPredictor
 from zerofleet.services.inference.batcher import Batcher
 from zerofleet.services.inference.loaded_models import LoadedModel
-from zerofleet.services.inference.requested_position import RequestedPosition, replay
 from zerofleet.services.inference.served_models import ServedModels
 
 # Simulations run on the event loop between two predictions; where all of them end in finished
@@ -41,11 +41,59 @@ MAX_SIMULATIONS = 20_000
 MAX_LEAVES = 256
 _PARSING_THREADS = 2
 _DEFAULT = SearchOptions()
-
-
 _MOST_SEARCHES = 64
 # A tree has 20 bytes for each edge and an eighth of room at most, so these are 0.9 GB at worst.
 _MOST_EDGES = 40_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class RequestedPosition:
+    """A position that is not terminal, and how it came about."""
+
+    state: games.State
+    actions: tuple[int, ...]  # from the start
+
+
+def replay(game: str, actions: Actions) -> RequestedPosition:
+    """The position after those actions.
+
+    Raises:
+        InvalidRequestError: an action that the rules forbid (named with its ply), a game that is
+            over, or an SGF that is not of this game.
+    """
+    if isinstance(actions, Sgf):
+        actions = _read_sgf(game, actions.text)
+    state = games.State(game)
+    played: list[int] = []
+    for ply, action in enumerate(actions):
+        if state.is_terminal:
+            raise InvalidRequestError(
+                f"ply {ply}: action {action!r} comes after the end: {_outcome(state)}"
+            )
+        try:
+            number = state.string_to_action(action) if isinstance(action, str) else action
+            state.apply(number)
+        except ValueError as error:
+            raise InvalidRequestError(f"ply {ply}: illegal action {action!r}: {error}") from error
+        except TypeError as error:
+            raise InvalidRequestError(f"ply {ply}: {action!r} is not an action") from error
+        played.append(number)
+    if state.is_terminal:
+        raise InvalidRequestError(
+            f"the game is over after {state.ply} plies, {_outcome(state)}: nothing is left to play"
+        )
+    return RequestedPosition(state, tuple(played))
+
+
+def _read_sgf(game: str, file: str | bytes) -> list[int]:
+    try:
+        return sgf.read(file, game).actions
+    except ConfigError as error:
+        raise InvalidRequestError(str(error)) from error
+
+
+def _outcome(state: games.State) -> str:
+    return {1: "the first player won", -1: "the second player won"}.get(state.result, "a draw")
 
 
 class Admission:
@@ -69,7 +117,7 @@ class Admission:
         """A search of this size runs inside; each of its simulations adds at most one node.
 
         Raises:
-            OverloadedError: those that run leave no room for it.
+            OverloadedError: the searches that run leave no room for it.
         """
         edges = simulations * num_actions
         if self.searches >= self._most_searches:
@@ -130,8 +178,6 @@ class ModelPlayer:
     Args:
         game: name of the run's game.
         search: the run file's section; requests may choose another number of simulations.
-        models: the run's models.
-        batcher: runs them.
     """
 
     def __init__(

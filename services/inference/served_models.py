@@ -1,10 +1,10 @@
-"""Which models are in memory, which of them is the best, and in which precision each answers.
+"""The models that a run serves: as the stores name them, and in which precision each answers.
 
-The best one follows the promotions: a newly promoted model is loaded and warmed beside the old,
+The best one follows the promotions: a newly promoted model is loaded and warmed next to the old,
 then one reference changes. A model that cannot be loaded leaves the old one in place. Other
 versions are loaded when a client asks for them, and the longest unused are dropped first.
 
-A promoted version answers in fp32 first. A faster variant of it is loaded beside that, and then one
+A promoted version answers in fp32 first. A faster variant of it is loaded as well, and then one
 reference changes again; fp32 stays in memory, and takes over from a variant that fails.
 """
 
@@ -12,33 +12,137 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from typing import TypeVar, TypeVarTuple
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from typing import Protocol, TypeVar, TypeVarTuple
 
 import structlog
 
-from zerofleet.database import Promotion
+from zerofleet.best_pointer import BestPointer
+from zerofleet.database import InferenceDatabase, Promotion
 from zerofleet.errors import (
     InferenceUnavailableError,
     ModelNotFoundError,
     StoreUnavailableError,
     ZerofleetError,
 )
+from zerofleet.prediction import FP32, ModelFile
 from zerofleet.rpc.inference_service import ModelState
-from zerofleet.services.inference.loaded_models import FP32, LoadedModel, LoadedModels
-from zerofleet.services.inference.precision import Precisions
-from zerofleet.services.inference.stored_models import ModelSource
+from zerofleet.services.inference.loaded_models import LoadedModel, LoadedModels, Precisions
 from zerofleet.waiting import FIRST_MODEL, WorkStatus
 
 _log = structlog.get_logger()
 
-_MOST_CHARACTERS = 60  # of a client's text that an error repeats
+_MOST_CHARACTERS = 60  # an error repeats no more than this of a client's text
+_CHECK_SECONDS = 60.0  # between two checks of the loaded versions' rows
 _EARLIER = 8  # promotions that are tried, newest first, when the best model does not load
 
 _T = TypeVar("_T")
 _Arguments = TypeVarTuple("_Arguments")
+
+
+class ModelSource(Protocol):
+    """Rows and promotions of one run's models, as the stores have them; all methods block."""
+
+    def best(self) -> Promotion | None:
+        """The newest promotion as far as is cheap to know; None before the first.
+
+        It is checked against ``promotions`` before it is followed.
+
+        Raises:
+            StoreUnavailableError: neither store answers.
+        """
+        ...
+
+    def promotions(self) -> Sequence[Promotion]:
+        """All promotions, newest first.
+
+        Raises:
+            StoreUnavailableError: Postgres does not answer.
+        """
+        ...
+
+    def files(self, version: int) -> Mapping[str, ModelFile]:
+        """Return the files of a version by precision: fp32 and the accepted variants.
+
+        Raises:
+            ModelNotFoundError: there is no such version, or its files are not kept.
+            StoreUnavailableError: Postgres does not answer.
+        """
+        ...
+
+    def refresh(self) -> None:
+        """Read again what is cached of versions.
+
+        Raises:
+            StoreUnavailableError: Postgres does not answer.
+        """
+        ...
+
+    def versions(self) -> Sequence[int]:
+        """All versions.
+
+        Raises:
+            StoreUnavailableError: Postgres does not answer.
+        """
+        ...
+
+
+class StoredModels:
+    """A ``ModelSource`` over both stores.
+
+    The pointer in Redis may belong to another chain until the evaluator repairs it, so
+    ``ServedModels`` believes ``promotions`` before it. Models and variants are append-only, so
+    their rows are cached. Only a failover of Postgres that loses the newest rows can replace a
+    version: ``refresh`` finds it.
+    """
+
+    def __init__(self, run: str, database: InferenceDatabase, pointer: BestPointer) -> None:
+        self._run = run
+        self._database = database
+        self._pointer = pointer
+        self._files: dict[int, dict[str, ModelFile]] = {}
+
+    def best(self) -> Promotion | None:
+        """See ``ModelSource``."""
+        return self._pointer.newest(self._database)
+
+    def promotions(self) -> list[Promotion]:
+        """See ``ModelSource``."""
+        return self._database.promotions(self._run)
+
+    def files(self, version: int) -> dict[str, ModelFile]:
+        """See ``ModelSource``."""
+        known = self._files.get(version)
+        if known is None:
+            row = self._database.model(self._run, version)
+            found = self._read([version])
+            if row is None or version not in found:
+                raise ModelNotFoundError(f"model '{self._run}' has no version {version}")
+            if row.removed_at is not None and row.removed_at <= datetime.now(UTC):
+                raise ModelNotFoundError(
+                    f"model '{self._run}' version {version} is not kept any more: its files "
+                    f"went at {row.removed_at:%Y-%m-%d %H:%M} UTC ([retention] of the run file)"
+                )
+            known = self._files[version] = found[version]
+        return known
+
+    def refresh(self) -> None:
+        """See ``ModelSource``."""
+        self._files = self._read(list(self._files))
+
+    def _read(self, versions: Collection[int]) -> dict[int, dict[str, ModelFile]]:
+        found: dict[int, dict[str, ModelFile]] = {}
+        for file in self._database.model_files(self._run, versions):
+            found.setdefault(file.version, {})[file.precision] = file
+        return found
+
+    def versions(self) -> list[int]:
+        """See ``ModelSource``."""
+        return [row.version for row in self._database.models(self._run)]
 
 
 @dataclass(slots=True)
@@ -53,10 +157,8 @@ class ServedModels:
     """The models of one run; used from one event loop.
 
     Args:
-        run: name of the run.
-        source: the stores.
-        load: version and sha256 to a model, blocking; raises as ``ModelLoader``.
-        keep: files in memory at once, those of the best version and its predecessor among them.
+        load: file to a model, blocking; raises as ``ModelLoader``.
+        keep: files in memory at once, with the files of the best version and its predecessor.
         precisions: which variant answers; unset: fp32 alone.
     """
 
@@ -64,13 +166,13 @@ class ServedModels:
         self,
         run: str,
         source: ModelSource,
-        load: Callable[[int, str], LoadedModel],
+        load: Callable[[ModelFile], LoadedModel],
         keep: int = 6,
         precisions: Precisions | None = None,
     ) -> None:
         self.run = run
         self.waiting_for = FIRST_MODEL
-        """What keeps the best model away, for people; empty when it serves."""
+        """The reason that the best model does not serve, for people; empty when it does."""
         self._source = source
         self._in_memory = LoadedModels(load, keep)
         self._precisions = precisions or Precisions()
@@ -139,7 +241,7 @@ class ServedModels:
             IncompatibleModelError: it cannot be used.
             InferenceUnavailableError: there is no best model yet, or this machine has no room for
                 the one that is meant.
-            StoreUnavailableError: it is not in memory, and Postgres or the store of models is away.
+            StoreUnavailableError: it is not in memory, and Postgres or the store of models is down.
         """
         model = self.peek(version, precision)
         if model is not None:
@@ -150,23 +252,20 @@ class ServedModels:
             version = self._best[0].promoted.version
         if precision is None:
             return await self._load_answering(version)
-        if precision == FP32:
-            return await self._in_memory.load(version, FP32, await self._sha256(version))
-        await self._sha256(version)
-        variants = await self._look_up(self._source.variants, version)
-        if precision not in variants:
+        files = await self._files(version)
+        if precision not in files:
             raise ModelNotFoundError(
                 f"model '{self.run}' version {version} has no accepted variant {precision}"
             )
-        return await self._in_memory.load(version, precision, variants[precision])
+        return await self._in_memory.load(files[precision])
 
     async def check(self, version: int | None) -> None:
         """Raise ``ModelNotFoundError`` when there is no such version."""
         if version is not None and self.peek(version) is None:
-            await self._sha256(version)
+            await self._files(version)
 
-    async def _sha256(self, version: int) -> str:
-        return await self._look_up(self._source.sha256, version)
+    async def _files(self, version: int) -> Mapping[str, ModelFile]:
+        return await self._look_up(self._source.files, version)
 
     async def _look_up(self, ask: Callable[[*_Arguments], _T], *arguments: *_Arguments) -> _T:
         # On threads of its own: when Postgres hangs, so do these, and nothing else should.
@@ -193,19 +292,26 @@ class ServedModels:
     async def _why_not(self, version: int) -> str:
         if not self._in_memory.has_troubles:
             return "not in memory"
-        return self._in_memory.why_not(await self._sha256(version))
+        return self._in_memory.why_not((await self._files(version))[FP32].sha256)
 
     async def follow_best(self, every_seconds: float) -> None:
-        """Keep up with the promotions, for ever."""
+        """Follow the promotions, forever."""
         while True:
             await self.refresh()
             await asyncio.sleep(every_seconds)
 
     async def follow_variants(self, every_seconds: float) -> None:
-        """Keep up with the best version's variants, for ever; at once after each promotion."""
+        """Follow the best version's variants, forever; at once after each promotion.
+
+        Also drop replaced versions once a minute.
+        """
+        check_at = time.monotonic() + _CHECK_SECONDS
         while True:
             self._swapped.clear()
             await self.refresh_variants()
+            if time.monotonic() >= check_at:
+                await self.drop_replaced()
+                check_at = time.monotonic() + _CHECK_SECONDS
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(every_seconds):
                     await self._swapped.wait()
@@ -232,6 +338,31 @@ class ServedModels:
                 await self._improve(self._best[0])
         except ZerofleetError:
             return  # the precision that answers now goes on
+
+    async def drop_replaced(self) -> None:
+        """Drop loaded versions whose rows are gone or name another file; not the best ones.
+
+        A failover of Postgres may lose the newest rows, and the trainer may then publish another
+        model under the same number. Best models follow the promotions instead.
+        """
+        try:
+            await self._look_up(self._source.refresh)
+            for model in self.loaded():
+                best = {answering.promoted.version for answering in self._best}
+                if model.version not in best and await self._is_replaced(model):
+                    self._in_memory.remove(model)
+                    self._answering.pop(model.version, None)
+                    _log.warning("replaced_model_dropped", **asdict(model.file))
+        except ZerofleetError:
+            return  # the stores are down; the next check will do
+
+    async def _is_replaced(self, model: LoadedModel) -> bool:
+        """Return whether the stores name no file or another one for this version and precision."""
+        try:
+            files = await self._files(model.version)
+        except ModelNotFoundError:
+            return True
+        return files.get(model.precision) != model.file
 
     async def _follow(self, pointed: Promotion) -> None:
         """Move to the end of the chain; without Postgres, to what the pointer names if newer.
@@ -271,7 +402,7 @@ class ServedModels:
 
     async def _try(self, promoted: Promotion) -> bool:
         try:
-            model = await self._in_memory.load(promoted.version, FP32, promoted.sha256)
+            model = await self._in_memory.load(ModelFile(promoted.version, FP32, promoted.sha256))
         except ZerofleetError as error:
             if self._failed is None or promoted.seq >= self._failed[0].seq:
                 self._failed = promoted, str(error)
@@ -290,31 +421,31 @@ class ServedModels:
     async def _improve(self, best: _Answering) -> None:
         """Let the variant answer that should, for the best version."""
         version = best.promoted.version
-        if await self._sha256(version) != best.promoted.sha256:
+        files = await self._files(version)
+        if files[FP32].sha256 != best.promoted.sha256:
             return  # the stores speak of another model of this number
-        variants = await self._look_up(self._source.variants, version)
-        usable = self._precisions.usable(variants)
+        usable = self._precisions.usable(files)
         if not usable:
             self._precisions.miss(version)
         precision = self._precisions.settled(usable)
         if precision is None:
-            models = [await self._in_memory.load(version, FP32, best.promoted.sha256)]
-            for variant, sha256 in usable.items():
-                models += [m for m in [await self._variant(version, variant, sha256)] if m]
+            models = [await self._in_memory.load(files[FP32])]
+            for variant in usable.values():
+                models += [m for m in [await self._variant(variant)] if m]
             precision = self._precisions.settled([m.precision for m in models[1:]])
             if precision is None:
                 precision = await asyncio.to_thread(self._precisions.settle, models)
         model = None
         if precision != FP32:
-            model = await self._variant(version, precision, usable[precision])
+            model = await self._variant(files[precision])
         if model is None:
-            model = await self._in_memory.load(version, FP32, best.promoted.sha256)
+            model = await self._in_memory.load(files[FP32])
         self._answer_with(best, model)
 
-    async def _variant(self, version: int, precision: str, sha256: str) -> LoadedModel | None:
+    async def _variant(self, file: ModelFile) -> LoadedModel | None:
         """A variant, or None where it cannot be used, which was logged."""
         try:
-            return await self._in_memory.load(version, precision, sha256)
+            return await self._in_memory.load(file)
         except ZerofleetError:
             return None
 
@@ -327,24 +458,19 @@ class ServedModels:
 
     async def _load_answering(self, version: int) -> LoadedModel:
         """Load a version in the precision that the best one's measurement settled on."""
-        sha256 = await self._sha256(version)
-        self._in_memory.check(version, sha256)  # a variant of a banned model is no better
-        usable = dict[str, str]()
-        if not self._precisions.only_fp32:
-            with contextlib.suppress(StoreUnavailableError):  # fp32 will do meanwhile
-                variants = await self._look_up(self._source.variants, version)
-                usable = self._precisions.usable(variants)
-        precision = self._precisions.settled(usable) or FP32
+        files = await self._files(version)
+        self._in_memory.check(files[FP32])  # a variant of a banned model is no better
+        precision = self._precisions.settled(self._precisions.usable(files)) or FP32
         model = None
         if precision != FP32:
-            model = await self._variant(version, precision, usable[precision])
+            model = await self._variant(files[precision])
         if model is None:
-            model = await self._in_memory.load(version, FP32, sha256)
+            model = await self._in_memory.load(files[FP32])
         self._answering[version] = model.precision
         return model
 
     def _pin(self) -> None:
-        """Keep what answers for the two newest promotions, and their fp32 beside it."""
+        """Keep what answers for the two newest promotions, and their fp32."""
         self._in_memory.pinned = frozenset(
             (best.promoted.version, precision)
             for best in self._best
@@ -356,18 +482,13 @@ class ServedModels:
         return bool(self._best) and self._best[0].promoted.version == model.version
 
     def mark_bad(self, model: LoadedModel) -> None:
-        """Use a model no more.
+        """Stop using a model.
 
         A variant gives way to its version's fp32; the best version in fp32 to its predecessor.
         """
         if not self._in_memory.ban(model):
             return
-        _log.error(
-            "model_marked_bad",
-            version=model.version,
-            precision=model.precision,
-            sha256=model.sha256,
-        )
+        _log.error("model_marked_bad", **asdict(model.file))
         self._answering.pop(model.version, None)
         for best in self._best:
             if best.model is model:
@@ -375,7 +496,7 @@ class ServedModels:
         self._best = [
             best
             for best in self._best
-            if best.model is not model and best.promoted.sha256 != model.sha256
+            if best.model is not model and best.promoted.sha256 != model.file.sha256
         ]
         self._pin()
         if not self._best:

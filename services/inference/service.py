@@ -17,10 +17,9 @@ from zerofleet.config import RunConfig
 from zerofleet.database import InferenceDatabase
 from zerofleet.fleet.figures import InferenceFigures
 from zerofleet.fleet.heartbeat import Heartbeats
-from zerofleet.models.device_session import open_session
 from zerofleet.models.model_store import open_store
-from zerofleet.models.provider import Provider, prune_engines
-from zerofleet.models.session import ModelSession
+from zerofleet.models.runtime import Provider, prune_engines
+from zerofleet.models.session import ModelSession, open_session
 from zerofleet.rpc.access import Limits
 from zerofleet.rpc.codec import RequestShape
 from zerofleet.rpc.health import HealthServer
@@ -30,15 +29,12 @@ from zerofleet.search_configs import served_simulations
 from zerofleet.service import Pulse, beat, first_of, give_memory_back, served_metrics
 from zerofleet.services.inference.backend import Backend
 from zerofleet.services.inference.batcher import Batcher, BatchLimits
-from zerofleet.services.inference.device import active_provider, numbers
-from zerofleet.services.inference.loaded_models import ModelLoader
+from zerofleet.services.inference.devices import active_provider, numbers, serve_several
+from zerofleet.services.inference.loaded_models import RUNS, ModelLoader, Precisions, fastest_model
 from zerofleet.services.inference.model_player import ModelPlayer
-from zerofleet.services.inference.precision import RUNS, Precisions, fastest_model
 from zerofleet.services.inference.recent_load import Load
-from zerofleet.services.inference.served_models import ServedModels
+from zerofleet.services.inference.served_models import ServedModels, StoredModels
 from zerofleet.services.inference.settings import InferenceSettings
-from zerofleet.services.inference.several_gpus import serve_several
-from zerofleet.services.inference.stored_models import StoredModels
 
 if TYPE_CHECKING:
     from prometheus_client.registry import Collector
@@ -119,7 +115,7 @@ def model_loader(run: RunConfig, settings: InferenceSettings, provider: Provider
 
 
 def precisions_for(run: RunConfig, provider: Provider) -> Precisions:
-    """Which variants may answer, and how their speed is measured.
+    """Return the choice of variants, and how their speed is measured.
 
     On the CPU in batches of 64 on the thread's own clock, on a GPU in the largest there are: that
     is where each has its limit.
@@ -141,7 +137,7 @@ def sessions_of(run: RunConfig, provider: Provider) -> int:
 
 
 def batcher_for(run: RunConfig, models: ServedModels, provider: Provider) -> Batcher:
-    """The batcher that the run file asks for; models it finds broken are served no more."""
+    """The batcher that the run file asks for; models that it finds broken are no longer served."""
     section = run.inference
     threads = sessions_of(run, provider)
     limits = BatchLimits(section.max_batch_rows, section.max_queue_rows, threads)

@@ -10,10 +10,10 @@ from zerofleet.config import ProcessSettings
 
 
 class InferenceSettings(ProcessSettings):
-    """Those of every process, and some of its own."""
+    """The settings of every process, and some of its own."""
 
     inference_keep_models: int = 8
-    """Model files in memory at once, those of the best version among them."""
+    """Model files in memory at once, with the files of the best version."""
     call_seconds: float = Field(default=60.0, gt=0)
     """The deadline of a unary call whose client sets none."""
     inference_drain_seconds: float = 5.0
@@ -22,6 +22,6 @@ class InferenceSettings(ProcessSettings):
     """GPUs by number: ``1``, or several as ``0,1`` or ``all``: then one process for each, behind
     one address."""
     engine_folder: Path = Path("engines")
-    """Where TensorRT keeps what it built of each model."""
+    """Folder in which TensorRT keeps its engine of each model."""
     share_port: bool = False
     """Set for the processes that share an address."""

@@ -12,7 +12,7 @@ from zerofleet_core import GameSpec
 
 import zerofleet
 from zerofleet.config import RunConfig
-from zerofleet.database import ModelRow
+from zerofleet.database import ModelRow, Variant
 from zerofleet.database.metrics import Split
 from zerofleet.errors import StaleEpochError, StoreUnavailableError
 from zerofleet.fleet.figures import VariantFigures
@@ -20,7 +20,7 @@ from zerofleet.learning import PolicyValueNet, export_onnx
 from zerofleet.learning.export import golden_answers, golden_observations, random_positions
 from zerofleet.learning.window import Window
 from zerofleet.models.publish import Published, publish
-from zerofleet.models.variant import Bounds, Positions, Variant, VariantRequest
+from zerofleet.models.variant import Bounds, Positions, VariantRequest
 from zerofleet.services.trainer.checkpoints import TrainerStores
 from zerofleet.waiting import StoppedError
 

@@ -1,10 +1,31 @@
-"""The network's prediction for a batch of positions, and the interface that returns it."""
+"""The network's prediction for a batch of positions, its names, and the interface to get it."""
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol, get_args
 
 import numpy as np
 from numpy.typing import NDArray
+
+OBSERVATION = "observation"  # uint8 [batch, observation_bytes], bit-packed planes
+POLICY_LOGITS = "policy_logits"  # float16 [batch, num_actions]
+VALUE = "value"  # float32 [batch], in [-1, 1], for the player to move
+"""Names of the tensors in model files and in messages."""
+
+VariantPrecision = Literal["int8", "fp16"]
+"""Precision of a model's variant: int8 for CPUs, fp16 for GPUs."""
+Precision = Literal["fp32", VariantPrecision]
+"""Precision of any model file."""
+PRECISIONS: tuple[Precision, ...] = get_args(Precision)
+FP32: Precision = "fp32"
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFile:
+    """One file of a published model: of a version in one precision."""
+
+    version: int
+    precision: str  # fp32, int8, fp16
+    sha256: str  # names the file
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,6 +36,7 @@ class Prediction:
     value: NDArray[np.float32]  # [batch], in [-1, 1], for the player to move
     model_version: int  # the one model that gave every row
     precision: str = ""  # which of its variants: fp32, int8, fp16; empty where unknown
+    sha256: str = ""  # names the file that answered; empty if the server does not
 
 
 class Predictor(Protocol):

@@ -22,6 +22,7 @@ from zerofleet.config import SearchSection, load_run
 from zerofleet.database import Database, Promotion
 from zerofleet.fleet.heartbeat import Heartbeats
 from zerofleet.local.processes import free_port
+from zerofleet.prediction import FP32, ModelFile
 from zerofleet.rpc.codec import RequestShape
 from zerofleet.rpc.server import Server
 from zerofleet.services.inference.backend import Backend
@@ -84,6 +85,9 @@ class OneVersion:
     def sha256(self, version: int) -> str:
         return f"{version:064x}"
 
+    def files(self, version: int) -> dict[str, ModelFile]:
+        return {FP32: ModelFile(version, FP32, self.sha256(version))}
+
     def versions(self) -> list[int]:
         return [1]
 
@@ -108,8 +112,8 @@ def inference_address(shown_game: str) -> Iterator[str]:
         spec = games.spec(shown_game)
         session = UndecidedSession(spec.num_actions)
 
-        def load(version: int, sha256: str) -> LoadedModel:
-            return LoadedModel(version, sha256, (session,))
+        def load(file: ModelFile) -> LoadedModel:
+            return LoadedModel(file, (session,))
 
         stop, loop = asyncio.Event(), asyncio.get_running_loop()
         models = ServedModels("shown", OneVersion(), load)

@@ -14,6 +14,7 @@ from zerofleet import games
 from zerofleet.config import SearchSection
 from zerofleet.database import Promotion
 from zerofleet.errors import ModelNotFoundError
+from zerofleet.prediction import FP32, ModelFile
 from zerofleet.rpc.codec import RequestShape
 from zerofleet.rpc.server import Server
 from zerofleet.services.inference.backend import Backend
@@ -57,6 +58,9 @@ class TwoVersions:
             raise ModelNotFoundError(f"model '{RUN}' has no version {version}")
         return hashlib.sha256(bytes([version])).hexdigest()
 
+    def files(self, version: int) -> dict[str, ModelFile]:
+        return {FP32: ModelFile(version, FP32, self.sha256(version))}
+
     def versions(self) -> list[int]:
         return [1, 2]
 
@@ -78,8 +82,8 @@ Open = Callable[[], contextlib.AbstractAsyncContextManager[InProcess]]
 def in_process() -> Open:
     @contextlib.asynccontextmanager
     async def opened() -> AsyncIterator[InProcess]:
-        def load(version: int, sha256: str) -> LoadedModel:
-            return LoadedModel(version, sha256, (LinearSession(version),))
+        def load(file: ModelFile) -> LoadedModel:
+            return LoadedModel(file, (LinearSession(file.version),))
 
         models = ServedModels(RUN, TwoVersions(), load)
         async with Batcher(BatchLimits(64, 1024), models.mark_bad) as batcher:

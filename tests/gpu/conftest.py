@@ -12,8 +12,8 @@ from zerofleet import games
 from zerofleet.config import NetworkSection
 from zerofleet.errors import IncompatibleModelError, InferenceUnavailableError
 from zerofleet.models.driver import device_count
-from zerofleet.models.provider import Provider
-from zerofleet.services.inference.device import probe
+from zerofleet.models.runtime import Provider
+from zerofleet.services.inference.devices import probe
 
 GAME = "connect_four"
 

@@ -14,17 +14,15 @@ import pytest
 from zerofleet import games
 from zerofleet.client import AsyncModel
 from zerofleet.database import Promotion
-from zerofleet.models.device_session import open_session
-from zerofleet.models.half import to_fp16
-from zerofleet.models.provider import Provider
-from zerofleet.models.session import ModelSession
-from zerofleet.prediction import Prediction
+from zerofleet.models.quantize import to_fp16
+from zerofleet.models.runtime import Provider
+from zerofleet.models.session import ModelSession, open_session
+from zerofleet.prediction import ModelFile, Prediction
 from zerofleet.rpc.codec import RequestShape
 from zerofleet.rpc.server import Server
 from zerofleet.services.inference.backend import Backend
 from zerofleet.services.inference.batcher import Batcher, BatchLimits
-from zerofleet.services.inference.loaded_models import LoadedModel, ModelLoader
-from zerofleet.services.inference.precision import Precisions
+from zerofleet.services.inference.loaded_models import LoadedModel, ModelLoader, Precisions
 from zerofleet.services.inference.served_models import ServedModels
 
 pytestmark = pytest.mark.gpu
@@ -59,13 +57,17 @@ class Stored:
         return self.promotions()[0]
 
     def promotions(self) -> list[Promotion]:
-        return [Promotion(seq, seq, self.sha256(seq)) for seq in range(self.promoted, 0, -1)]
+        return [
+            Promotion(seq, seq, self._names[seq, "fp32"]) for seq in range(self.promoted, 0, -1)
+        ]
 
     def sha256(self, version: int) -> str:
         return self._names[version, "fp32"]
 
-    def variants(self, version: int) -> dict[str, str]:
-        return {"fp16": self._names[version, "fp16"]}
+    def files(self, version: int) -> dict[str, ModelFile]:
+        return {
+            name: ModelFile(version, name, self._names[version, name]) for name in ("fp32", "fp16")
+        }
 
     def versions(self) -> list[int]:
         return list(VERSIONS)

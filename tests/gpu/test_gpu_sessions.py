@@ -14,12 +14,11 @@ import pytest
 from zerofleet import games
 from zerofleet.config import run_from_values
 from zerofleet.errors import ConfigError, IncompatibleModelError, InferenceUnavailableError
-from zerofleet.models.device_session import DeviceSession, open_session
 from zerofleet.models.driver import pinned_array
-from zerofleet.models.half import to_fp16
-from zerofleet.models.provider import Provider
-from zerofleet.models.session import ModelSession
-from zerofleet.services.inference.device import active_provider, probe
+from zerofleet.models.quantize import to_fp16
+from zerofleet.models.runtime import Provider
+from zerofleet.models.session import DeviceSession, ModelSession, open_session
+from zerofleet.services.inference.devices import active_provider, probe
 from zerofleet.services.inference.settings import InferenceSettings
 
 pytestmark = pytest.mark.gpu

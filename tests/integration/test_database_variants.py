@@ -9,9 +9,8 @@ import pytest
 from psycopg2 import errors
 
 from tests.support.random_records import random_record
-from zerofleet.database import Database, MatchGame
+from zerofleet.database import Database, MatchGame, Variant
 from zerofleet.errors import ConfigError, StaleEpochError
-from zerofleet.models.variant import Variant
 
 INT8 = Variant("int8", f"{8:064x}", f"blobs/{8:064x}.onnx", 4e-5, 0.003)
 FP16 = Variant("fp16", policy_kl=0.5, value_difference=0.25, reason="policy_kl 0.5 is above 0.001")

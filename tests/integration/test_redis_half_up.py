@@ -42,7 +42,7 @@ from zerofleet.services.dashboard.settings import DashboardSettings
 from zerofleet.services.dashboard.sources import Sources, StripReader
 from zerofleet.services.dashboard.visitors import Allowance, Visitor
 from zerofleet.services.evaluator.promotion_gate import reconcile
-from zerofleet.services.inference.stored_models import StoredModels
+from zerofleet.services.inference.served_models import StoredModels
 from zerofleet.services.selfplay import pace
 from zerofleet.services.selfplay.game_storage import GameWriter
 from zerofleet.services.selfplay.pace import Pause, TrainerWatch

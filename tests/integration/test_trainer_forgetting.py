@@ -11,13 +11,13 @@ import pytest
 from tests.integration.kept_searches import DAY, NOW, ask, make_day, new_record
 from zerofleet.best_pointer import BestPointer
 from zerofleet.config import RunConfig, run_from_values
-from zerofleet.database import Database, Submission, TrainerDatabase
+from zerofleet.database import Database, Submission, TrainerDatabase, Variant
 from zerofleet.errors import ModelNotFoundError, StaleEpochError
 from zerofleet.fleet.disk import FULL_SHARE
 from zerofleet.games import spec
 from zerofleet.models.folder import ModelFolder
-from zerofleet.models.variant import Variant
-from zerofleet.services.inference.stored_models import StoredModels
+from zerofleet.prediction import FP32
+from zerofleet.services.inference.served_models import StoredModels
 from zerofleet.services.trainer.forgetting import (
     EVERY_SECONDS,
     GRACE,
@@ -100,13 +100,13 @@ def test_files_of_old_models_go_with_their_variants_and_tritons_entries(
     with closing(BestPointer(valkey_url, "test")) as pointer:
         source = StoredModels("test", published.database, pointer)
         assert source.versions() == [2, 4, 5]
-        assert published.folder.read_verified(source.sha256(2)) == b"fp32 2"
+        assert published.folder.read_verified(source.files(2)[FP32].sha256) == b"fp32 2"
         with pytest.raises(
             ModelNotFoundError, match=r"version 3 is not kept any more: .*\[retention\]"
         ):
-            source.sha256(3)
+            source.files(3)
         with pytest.raises(ModelNotFoundError, match="has no version 6"):
-            source.sha256(6)
+            source.files(6)
 
 
 def test_files_stay_as_long_as_a_match_may_have_begun_with_them(published: Published) -> None:

@@ -183,7 +183,7 @@ from pathlib import Path
 from tests.support.killed_publication import STEPS, kill_after
 from zerofleet.database import Database
 from zerofleet.models.folder import ModelFolder
-from zerofleet.models.golden import Golden
+from zerofleet.models.check import Golden
 from zerofleet.models.publish import publish
 
 root, stop_at, version, epoch = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), int(sys.argv[4])

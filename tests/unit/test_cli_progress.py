@@ -464,7 +464,7 @@ def test_the_last_lines_say_what_is_known_of_workers_that_were_killed() -> None:
 
 
 def test_status_says_what_inference_runs_on() -> None:
-    figures = InferenceFigures(rows_per_s=10.0, provider="cuda", precision="fp16")
+    figures = InferenceFigures(provider="cuda", precision="fp16")
     busy = ServiceState("inference", "Running", figures=figures)
     assert (
         status_text(FULL, KEPT, [busy], "h:1").splitlines()[-2].endswith("Running on cuda in fp16")

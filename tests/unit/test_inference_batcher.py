@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from zerofleet.errors import InferenceUnavailableError, OverloadedError, ZerofleetError
+from zerofleet.prediction import FP32, ModelFile
 from zerofleet.services.inference.batcher import Batcher, BatchLimits, NonFiniteOutputError
 from zerofleet.services.inference.loaded_models import LoadedModel
 
@@ -39,7 +40,7 @@ class HeldSession:
 
 def _model(version: int = 1) -> tuple[LoadedModel, HeldSession]:
     session = HeldSession()
-    return LoadedModel(version, "", (session, session)), session
+    return LoadedModel(ModelFile(version, FP32, ""), (session, session)), session
 
 
 def _rows(*firsts: int) -> np.ndarray:
@@ -214,7 +215,7 @@ async def test_a_model_that_nobody_needs_may_fail_as_often_as_it_likes() -> None
 
 async def test_a_variant_that_fails_three_times_in_a_row_is_given_up() -> None:
     model, session = _model()
-    variant = replace(model, precision="int8")
+    variant = replace(model, file=replace(model.file, precision="int8"))
     session.go.set()
     bad: list[LoadedModel] = []
     async with Batcher(BatchLimits(8, 20), bad.append) as batcher:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from zerofleet.services.inference.capacity import BatchCost
+from zerofleet.services.inference.recent_load import BatchCost
 
 FIXED, PER_ROW, MOST = 2e-3, 1e-5, 1024
 CAPACITY = MOST / (FIXED + PER_ROW * MOST)

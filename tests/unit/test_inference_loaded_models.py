@@ -14,7 +14,8 @@ from zerofleet.errors import (
     StoreUnavailableError,
     ZerofleetError,
 )
-from zerofleet.services.inference.loaded_models import FP32, LoadedModel, LoadedModels
+from zerofleet.prediction import FP32, ModelFile
+from zerofleet.services.inference.loaded_models import LoadedModel, LoadedModels
 
 
 @pytest.mark.parametrize(
@@ -24,14 +25,14 @@ async def test_a_failure_keeps_its_kind(kind: type[ZerofleetError]) -> None:
     """A bucket that is away is worth another try, a broken model is not: clients must see which."""
     loads: list[int] = []
 
-    def load(version: int, sha256: str) -> LoadedModel:
-        loads.append(version)
+    def load(file: ModelFile) -> LoadedModel:
+        loads.append(file.version)
         raise kind("why it failed")
 
     models = LoadedModels(load, keep=3)
     for _ in range(3):
         with pytest.raises(kind, match="why it failed"):
-            await models.load(1, FP32, "0" * 64)
+            await models.load(ModelFile(1, FP32, "0" * 64))
     assert loads == [1]  # the next try comes later
     assert models.why_not("0" * 64) == "why it failed"
     assert models.failed_loads == 1
@@ -41,38 +42,38 @@ async def test_short_memory_drops_what_was_used_longest_ago() -> None:
     """Models that nobody needs now must not keep the next best one out for ever."""
     short = [False]
 
-    def load(version: int, sha256: str) -> LoadedModel:
+    def load(file: ModelFile) -> LoadedModel:
         if short[0]:
             raise InferenceUnavailableError("no memory")
-        return LoadedModel(version, sha256, ())
+        return LoadedModel(file, ())
 
     models = LoadedModels(load, keep=5)
     for version in (1, 2, 3, 4):
-        await models.load(version, FP32, str(version))
+        await models.load(ModelFile(version, FP32, str(version)))
     models.pinned = frozenset({(1, FP32)})
     assert models.get(2, FP32) is not None  # used just now
     short[0] = True
     for version in (5, 6):  # another file each, for the same one is not tried again at once
         with pytest.raises(InferenceUnavailableError):
-            await models.load(version, FP32, str(version))
+            await models.load(ModelFile(version, FP32, str(version)))
     assert [model.version for model in models.models()] == [1, 2]
     with pytest.raises(InferenceUnavailableError):
-        await models.load(7, FP32, "7")
+        await models.load(ModelFile(7, FP32, "7"))
     with pytest.raises(InferenceUnavailableError):
-        await models.load(8, FP32, "8")
+        await models.load(ModelFile(8, FP32, "8"))
     assert [model.version for model in models.models()] == [1]
 
 
 async def test_a_bad_file_drops_no_other() -> None:
-    def load(version: int, sha256: str) -> LoadedModel:
-        if version == 2:
+    def load(file: ModelFile) -> LoadedModel:
+        if file.version == 2:
             raise IncompatibleModelError("damaged")
-        return LoadedModel(version, sha256, ())
+        return LoadedModel(file, ())
 
     models = LoadedModels(load, keep=5)
-    await models.load(1, FP32, "1")
+    await models.load(ModelFile(1, FP32, "1"))
     with pytest.raises(IncompatibleModelError):
-        await models.load(2, FP32, "2")
+        await models.load(ModelFile(2, FP32, "2"))
     assert [model.version for model in models.models()] == [1]
 
 
@@ -84,7 +85,7 @@ async def test_a_failed_load_keeps_nothing_in_memory() -> None:
 
     opened: list[weakref.ref[Opened]] = []
 
-    def load(version: int, sha256: str) -> LoadedModel:
+    def load(file: ModelFile) -> LoadedModel:
         session = Opened()
         opened.append(weakref.ref(session))
         raise InferenceUnavailableError(f"no memory beside {session}")
@@ -95,7 +96,7 @@ async def test_a_failed_load_keeps_nothing_in_memory() -> None:
     try:
         for version in range(1, 6):
             with contextlib.suppress(InferenceUnavailableError):
-                await models.load(version, FP32, str(version))
+                await models.load(ModelFile(version, FP32, str(version)))
         alive = [session for session in opened if session() is not None]
     finally:
         gc.enable()

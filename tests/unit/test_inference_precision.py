@@ -8,11 +8,14 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 import numpy as np
 import pytest
 
-from zerofleet.services.inference.loaded_models import LoadedModel
-from zerofleet.services.inference.precision import RUNS, Precisions, fastest_model
+from zerofleet.prediction import ModelFile
+from zerofleet.services.inference.loaded_models import RUNS, LoadedModel, Precisions, fastest_model
 
 ROWS = np.zeros((64, 4), np.uint8)
-FILES = {"int8": "a", "fp16": "b"}
+FILES = {
+    name: ModelFile(1, name, sha256)
+    for name, sha256 in (("fp32", "c"), ("int8", "a"), ("fp16", "b"))
+}
 
 
 class Clocked:
@@ -70,7 +73,10 @@ class Beside(Clocked):
 def measured(**seconds: list[float] | float) -> str:
     """What is taken when each precision takes so long."""
     clock = [0.0]
-    models = [LoadedModel(1, name, (Clocked(clock, each),), name) for name, each in seconds.items()]
+    models = [
+        LoadedModel(ModelFile(1, name, ""), (Clocked(clock, each),))
+        for name, each in seconds.items()
+    ]
     return fastest_model(models, ROWS, lambda: clock[0]).precision
 
 
@@ -92,8 +98,8 @@ def test_what_answers_meanwhile_makes_no_other_slow() -> None:
     clock = [0.0]
     answering = [Answering(clock, 1.0) for _ in range(2)]
     models = [
-        LoadedModel(1, "a", answering),
-        LoadedModel(1, "b", (Beside(clock, 0.3, answering),), "fp16"),
+        LoadedModel(ModelFile(1, "fp32", ""), answering),
+        LoadedModel(ModelFile(1, "fp16", ""), (Beside(clock, 0.3, answering),)),
     ]
     assert fastest_model(models, ROWS, lambda: clock[0]).precision == "fp16"
     assert not any(each.is_paused for each in answering)
@@ -116,17 +122,17 @@ def test_the_first_run_warms_up_and_does_not_count() -> None:
 def test_a_variant_that_does_not_run_is_not_taken() -> None:
     clock = [0.0]
     models = [
-        LoadedModel(1, "a", (Clocked(clock, 1.0),)),
-        LoadedModel(1, "b", (Broken(),), "int8"),
+        LoadedModel(ModelFile(1, "fp32", ""), (Clocked(clock, 1.0),)),
+        LoadedModel(ModelFile(1, "int8", ""), (Broken(),)),
     ]
     assert fastest_model(models, ROWS, lambda: clock[0]) is models[0]
 
 
 def test_auto_takes_what_the_provider_runs() -> None:
-    assert Precisions("auto", RUNS["cpu"]).usable(FILES) == {"int8": "a"}
-    assert Precisions("auto", RUNS["openvino"]).usable(FILES) == {"int8": "a"}
-    assert Precisions("auto", RUNS["cuda"]).usable(FILES) == {"fp16": "b"}
-    assert Precisions("auto", RUNS["tensorrt"]).usable(FILES) == {"fp16": "b"}
+    assert Precisions("auto", RUNS["cpu"]).usable(FILES) == {"int8": FILES["int8"]}
+    assert Precisions("auto", RUNS["openvino"]).usable(FILES) == {"int8": FILES["int8"]}
+    assert Precisions("auto", RUNS["cuda"]).usable(FILES) == {"fp16": FILES["fp16"]}
+    assert Precisions("auto", RUNS["tensorrt"]).usable(FILES) == {"fp16": FILES["fp16"]}
 
 
 def test_auto_measures_each_set_once() -> None:
@@ -137,21 +143,21 @@ def test_auto_measures_each_set_once() -> None:
         return models[-1]
 
     precisions = Precisions("auto", ("int8", "fp16"), fastest)  # type: ignore[arg-type]
-    models = [LoadedModel(1, name, (), name) for name in ("fp32", "int8", "fp16")]
+    models = [LoadedModel(ModelFile(1, name, ""), ()) for name in ("fp32", "int8", "fp16")]
     assert precisions.settled({}) == "fp32"
-    assert precisions.settled(FILES) is None
+    assert precisions.settled(("int8", "fp16")) is None
     assert precisions.settle(models) == "fp16"
-    assert precisions.settled(FILES) == "fp16"
-    assert precisions.settled({"int8": "a"}) is None
+    assert precisions.settled(("int8", "fp16")) == "fp16"
+    assert precisions.settled(("int8",)) is None
     assert precisions.settle(models[:2]) == "int8"
-    assert precisions.settled({"int8": "c"}) == "int8"
+    assert precisions.settled(("int8",)) == "int8"
     assert asked == [["fp32", "int8", "fp16"], ["fp32", "int8"]]
 
 
 def test_a_named_precision_is_taken_unmeasured() -> None:
     precisions = Precisions("fp16")
     usable = precisions.usable(FILES)
-    assert usable == {"fp16": "b"}
+    assert usable == {"fp16": FILES["fp16"]}
     assert precisions.settled(usable) == "fp16"
 
 

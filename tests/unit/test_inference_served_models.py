@@ -6,6 +6,7 @@ import asyncio
 import threading
 from typing import Any
 
+from zerofleet.prediction import FP32, ModelFile
 from zerofleet.services.inference.loaded_models import LoadedModel
 from zerofleet.services.inference.served_models import ServedModels
 
@@ -21,13 +22,13 @@ class Hangs:
         self.answers.wait()
         return []
 
-    def sha256(self, version: int) -> str:
-        return str(version)
+    def files(self, version: int) -> dict[str, ModelFile]:
+        return {FP32: ModelFile(version, FP32, str(version))}
 
-    def load(self, version: int, sha256: str) -> LoadedModel:
+    def load(self, file: ModelFile) -> LoadedModel:
         self.loading += 1
         self.answers.wait()
-        return LoadedModel(version, sha256, ())
+        return LoadedModel(file, ())
 
 
 async def test_clients_who_ask_a_store_that_hangs_take_no_thread_from_others() -> None:

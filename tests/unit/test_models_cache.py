@@ -5,7 +5,7 @@ import os
 import resource
 from pathlib import Path
 
-from zerofleet.models.cache import ModelCache
+from zerofleet.models.bucket import ModelCache
 from zerofleet.models.folder import ModelFolder
 
 

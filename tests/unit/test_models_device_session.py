@@ -14,14 +14,14 @@ from zerofleet.config import NetworkSection
 from zerofleet.errors import IncompatibleModelError
 from zerofleet.games import spec
 from zerofleet.learning import PolicyValueNet, export_onnx
-from zerofleet.models.device_session import (
+from zerofleet.models.driver import device_count, pinned_array
+from zerofleet.models.runtime import CPU, ONNX_NAMES, Provider
+from zerofleet.models.session import (
     DeviceSession,
+    ModelSession,
     _Bucket,  # pyright: ignore[reportPrivateUsage]
     open_session,
 )
-from zerofleet.models.driver import device_count, pinned_array
-from zerofleet.models.provider import CPU, ONNX_NAMES, Provider
-from zerofleet.models.session import ModelSession
 
 GAME = "tic_tac_toe"
 

@@ -15,7 +15,7 @@ from zerofleet.errors import (
     StoreUnavailableError,
 )
 from zerofleet.models.folder import ModelFolder
-from zerofleet.models.shape import Shape
+from zerofleet.models.graph import Shape
 
 CONTENT = np.random.default_rng(0).bytes(5_000)
 

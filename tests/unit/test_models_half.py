@@ -10,11 +10,10 @@ from zerofleet.errors import IncompatibleModelError
 from zerofleet.games import spec
 from zerofleet.learning import PolicyValueNet, export_onnx
 from zerofleet.learning.export import random_positions
-from zerofleet.models.graph import has_half_weights
-from zerofleet.models.graph_cost import OPERATORS
-from zerofleet.models.half import to_fp16
-from zerofleet.models.make_variant import measure
+from zerofleet.models.graph import OPERATORS, has_half_weights
+from zerofleet.models.quantize import to_fp16
 from zerofleet.models.session import ModelSession
+from zerofleet.models.variant import measure
 
 KINDS = [
     ("connect_four", {}),

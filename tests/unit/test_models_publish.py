@@ -17,8 +17,8 @@ from zerofleet.config import NetworkSection
 from zerofleet.errors import IncompatibleModelError
 from zerofleet.games import spec
 from zerofleet.learning import PolicyValueNet, export_onnx
+from zerofleet.models.check import Golden, compare
 from zerofleet.models.folder import ModelFolder
-from zerofleet.models.golden import Golden, compare
 from zerofleet.models.publish import check_in_child, publish
 from zerofleet.models.session import ModelSession
 
@@ -75,7 +75,7 @@ def test_the_child_refuses_bytes_that_changed_on_disk(tmp_path: Path) -> None:
     staged = ModelFolder(tmp_path, "run").stage(model_bytes)
     staged.path.chmod(0o644)
     staged.path.write_bytes(model_bytes[:-1])
-    with pytest.raises(IncompatibleModelError, match="not those that were written"):
+    with pytest.raises(IncompatibleModelError, match="differ from what was written"):
         check_in_child(staged, golden)
 
 
@@ -93,7 +93,7 @@ from pathlib import Path
 import numpy as np
 from tests.support.killed_publication import STEPS, kill_after
 from zerofleet.models.folder import ModelFolder
-from zerofleet.models.golden import Golden
+from zerofleet.models.check import Golden
 from zerofleet.models.publish import publish
 from zerofleet.models.variant import Bounds, Positions, VariantRequest
 

@@ -17,12 +17,10 @@ from zerofleet.errors import IncompatibleModelError
 from zerofleet.games import spec
 from zerofleet.learning import PolicyValueNet, export_onnx
 from zerofleet.learning.export import random_positions
-from zerofleet.models.calibration import observe
-from zerofleet.models.graph_cost import OPERATORS
-from zerofleet.models.make_variant import measure
-from zerofleet.models.quantize import quantize_int8
+from zerofleet.models.graph import OPERATORS
+from zerofleet.models.quantize import find_tower, observe, quantize_int8
 from zerofleet.models.session import ModelSession
-from zerofleet.models.tower import find_tower
+from zerofleet.models.variant import measure
 
 BLOCKS = 3  # the third one pools
 KINDS = [

@@ -12,12 +12,10 @@ from zerofleet.config import NetworkSection
 from zerofleet.errors import IncompatibleModelError, InferenceUnavailableError
 from zerofleet.games import spec
 from zerofleet.learning import PolicyValueNet, export_onnx
-from zerofleet.models import graph_cost
-from zerofleet.models.graph import check_graph
-from zerofleet.models.graph_cost import MOST_NODES, MOST_NUMBERS
+from zerofleet.models import graph
+from zerofleet.models.graph import MOST_NODES, MOST_NUMBERS, Shape, check_graph
 from zerofleet.models.runtime import is_machine_failure, open_runtime
 from zerofleet.models.session import ModelSession, not_loaded
-from zerofleet.models.shape import Shape
 
 
 @cache
@@ -262,7 +260,7 @@ def test_a_model_that_costs_too_much_is_refused_before_it_is_loaded(
 
 
 def test_products_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(graph_cost, "MOST_OPERATIONS", 10_000)
+    monkeypatch.setattr(graph, "MOST_OPERATIONS", 10_000)
     with pytest.raises(IncompatibleModelError, match=r"\(Conv\): .* operations, more than 10000"):
         check_graph(model_bytes())
 

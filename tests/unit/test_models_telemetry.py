@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 
 RUN_A_MODEL = """
-from zerofleet.services.inference.device import probe
-from zerofleet.models.provider import CPU
+from zerofleet.services.inference.devices import probe
+from zerofleet.models.runtime import CPU
 
 probe(CPU)
 print("answered")

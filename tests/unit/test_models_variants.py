@@ -19,17 +19,17 @@ from numpy.typing import NDArray
 
 from tests.processes import runs, wait_ended
 from zerofleet.config import NetworkSection
+from zerofleet.database import Variant
 from zerofleet.errors import IncompatibleModelError
 from zerofleet.games import spec
 from zerofleet.learning import PolicyValueNet, export_onnx
 from zerofleet.learning.export import random_positions
 from zerofleet.models import publish as publishing
+from zerofleet.models.check import Golden
 from zerofleet.models.folder import ModelFolder, StagedModel
-from zerofleet.models.golden import Golden
-from zerofleet.models.make_variant import make, measure
 from zerofleet.models.publish import make_in_child, publish
 from zerofleet.models.session import ModelSession
-from zerofleet.models.variant import Bounds, Positions, Variant, VariantRequest
+from zerofleet.models.variant import Bounds, Positions, VariantRequest, make, measure
 
 SPEC = spec("tic_tac_toe")
 LOOSE = Bounds(policy_kl=0.01, value_difference=0.1)
@@ -184,11 +184,11 @@ def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize(
     ("script", "reason"),
     [
-        ("kill -SEGV $$", f"zerofleet.models.make_variant ended with status {-signal.SIGSEGV}"),
+        ("kill -SEGV $$", f"zerofleet.models.variant ended with status {-signal.SIGSEGV}"),
         ("echo 'a tool: out of luck' >&2; exit 1", "a tool: out of luck"),
-        ("exit 3", "zerofleet.models.make_variant ended with status 3"),
-        ("echo nonsense", "zerofleet.models.make_variant gave no answer"),
-        ("true", "zerofleet.models.make_variant gave no answer"),
+        ("exit 3", "zerofleet.models.variant ended with status 3"),
+        ("echo nonsense", "zerofleet.models.variant gave no answer"),
+        ("true", "zerofleet.models.variant gave no answer"),
     ],
 )
 def test_a_tool_that_dies_costs_the_variant_alone(
@@ -211,7 +211,7 @@ def test_a_tool_that_hangs_is_ended(
     monkeypatch.setattr(publishing, "_POLL_SECONDS", 0.01)
     before = children()
     variant, _ = make_in_child(folder, staged, SPEC, "int8", request("int8"))
-    assert variant.reason == "zerofleet.models.make_variant took over 0 s"
+    assert variant.reason == "zerofleet.models.variant took over 0 s"
     assert children() <= before
 
 
@@ -264,7 +264,7 @@ def test_a_child_that_dies_without_reading_is_named(
 ) -> None:
     program.write_text(f"#!/bin/sh\n{script}\n")
     reason = reason_given(folder, staged, of_size(count), lambda: None)
-    assert reason == "zerofleet.models.make_variant ended with status 3"
+    assert reason == "zerofleet.models.variant ended with status 3"
 
 
 def test_a_child_that_never_reads_is_ended_in_time(
@@ -275,7 +275,7 @@ def test_a_child_that_never_reads_is_ended_in_time(
     monkeypatch.setattr(publishing, "_POLL_SECONDS", 0.01)
     before = children()
     reason = reason_given(folder, staged, of_size(5_000_000), lambda: None)
-    assert reason == "zerofleet.models.make_variant took over 0 s"
+    assert reason == "zerofleet.models.variant took over 0 s"
     assert children() <= before
 
 
@@ -338,7 +338,7 @@ def test_a_model_is_published_with_what_was_accepted(folder: ModelFolder) -> Non
 
 def test_the_child_needs_no_torch_and_the_trainer_no_runtime() -> None:
     for module, names in (
-        ("zerofleet.models.make_variant", ("torch", "pydantic", "sqlalchemy")),
+        ("zerofleet.models.variant", ("torch", "pydantic", "sqlalchemy")),
         ("zerofleet.models.publish", ("torch", "onnxruntime", "onnx")),
     ):
         program = f"import sys, {module}; sys.exit(any(name in sys.modules for name in {names}))"
@@ -351,7 +351,7 @@ from pathlib import Path
 import numpy as np
 from zerofleet.models.folder import ModelFolder
 from zerofleet.models.publish import make_in_child
-from zerofleet.models.shape import Shape
+from zerofleet.models.graph import Shape
 from zerofleet.models.variant import Bounds, Positions, VariantRequest
 
 def waiting(precision):

@@ -10,8 +10,8 @@ from torch import Tensor
 from zerofleet.config import NetworkSection
 from zerofleet.learning import Momentum, PolicyValueNet, export_onnx
 from zerofleet.learning.network import PooledResidualBlock, SqueezeExcitation, over_the_board
+from zerofleet.models.graph import Shape
 from zerofleet.models.session import ModelSession
-from zerofleet.models.shape import Shape
 
 OPTIONS = [
     {"global_pooling": pooling, "squeeze_excitation": squeeze}

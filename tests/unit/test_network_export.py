@@ -11,7 +11,7 @@ import torch
 from zerofleet.config import NetworkSection
 from zerofleet.games import spec
 from zerofleet.learning import PolicyValueNet, export_onnx
-from zerofleet.models.graph_cost import OPERATORS
+from zerofleet.models.graph import OPERATORS
 from zerofleet.models.session import ModelSession
 
 GAMES = ["connect_four", "tic_tac_toe"]

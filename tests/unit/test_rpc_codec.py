@@ -178,6 +178,17 @@ def test_a_precision_of_another_type_is_none() -> None:
         codec.requested_precision(request)
 
 
+def test_an_answer_names_the_file_that_gave_it() -> None:
+    """Servers of another kind do not."""
+    named = replace(_prediction(5), sha256="5" * 64)
+    response = codec.encode_response("go", "7", named, BOTH)
+    assert response.parameters["sha256"].string_param == "5" * 64
+    assert codec.decode_response(response, 5).sha256 == "5" * 64
+    silent = codec.encode_response("go", "7", _prediction(5), BOTH)
+    assert codec.decode_response(silent, 5).sha256 == ""
+    assert not silent.parameters
+
+
 def test_another_variants_answer_is_not_taken() -> None:
     """A server that ignores the parameter would make a match of fp32 against itself."""
     silent = codec.encode_response("go", "7", _prediction(5), BOTH)

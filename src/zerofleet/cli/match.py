@@ -241,6 +241,7 @@ def _evaluator_words(heartbeats: Heartbeats | None) -> str:
 
 def _check_model(database: Database, run: str, name: str) -> None:
     from zerofleet.database import ModelName
+    from zerofleet.prediction import FP32
 
     model = ModelName.of(name)
     if model is None:
@@ -253,11 +254,11 @@ def _check_model(database: Database, run: str, name: str) -> None:
             f"the files of model {model.version} have been deleted: name a promoted model, or a "
             "newer one ([retention] of the run file)"
         )
-    if model.precision in (None, "fp32"):
+    if model.precision in (None, FP32):
         return
     accepted = [row.precision for row in database.variants(run, model.version) if row.accepted]
     if model.precision not in accepted:
-        there_is = ", ".join(["fp32", *accepted])
+        there_is = ", ".join([FP32, *accepted])
         raise ConfigError(
             f"model {model.version} has no accepted variant {model.precision}: it has {there_is}"
         )

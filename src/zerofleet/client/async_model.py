@@ -213,4 +213,5 @@ def _joined(parts: list[Prediction]) -> Prediction:
         np.concatenate([part.value for part in parts]),
         parts[0].model_version,
         parts[0].precision if len({part.precision for part in parts}) == 1 else "",
+        parts[0].sha256 if len({part.sha256 for part in parts}) == 1 else "",
     )

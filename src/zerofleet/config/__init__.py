@@ -26,7 +26,6 @@ from zerofleet.config.run import (
     RatingSection,
     RunConfig,
     ScalingSection,
-    VariantPrecision,
     run_from_values,
 )
 from zerofleet.config.section import Section
@@ -59,7 +58,6 @@ __all__ = [
     "Section",
     "SelfplaySection",
     "TrainerSection",
-    "VariantPrecision",
     "check_fit",
     "check_messages",
     "check_policy_head",

@@ -23,8 +23,7 @@ from zerofleet.config.training import (
     RetentionSection,
     TrainerSection,
 )
-
-VariantPrecision = Literal["int8", "fp16"]
+from zerofleet.prediction import Precision, VariantPrecision
 
 ANCHOR = re.compile(r"random|search|gnugo:([1-9]|10)")
 """The names of opponents that never change."""
@@ -71,7 +70,7 @@ class InferenceSection(Section):
     works, else the CPU."""
     require_gpu: bool = False
     """End with an error rather than run on anything but a GPU."""
-    precision: Literal["auto", "fp32", "int8", "fp16"] = "auto"
+    precision: Literal["auto", Precision] = "auto"
     """Which variant of a model answers, where it was published and accepted; ``auto`` measures
     which is fastest here and takes another one than fp32 when it is at least 15% faster."""
 

@@ -23,7 +23,7 @@ from zerofleet.database.matches import (
 )
 from zerofleet.database.metrics import ExamFigures, ExamRow, RecentPlay, WrongAnswer
 from zerofleet.database.migrate import check_database, migrate
-from zerofleet.database.models import ModelRow, NewVariant, VariantRow
+from zerofleet.database.models import ModelRow, Variant, VariantRow
 from zerofleet.database.promotions import Promotion, PromotionChain, PromotionRow
 from zerofleet.database.retention import Kept, PartitionDrop, RemovableModel, Retentions
 from zerofleet.database.v_resign import Resignations, ResignRow
@@ -44,7 +44,6 @@ __all__ = [
     "MatchScore",
     "ModelName",
     "ModelRow",
-    "NewVariant",
     "PartitionDrop",
     "PlayerResult",
     "Promotion",
@@ -64,6 +63,7 @@ __all__ = [
     "SubmitStatus",
     "Summary",
     "TrainerDatabase",
+    "Variant",
     "VariantRow",
     "Verdict",
     "WindowBlocker",

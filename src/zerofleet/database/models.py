@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any
 
 from sqlalchemy import Connection, Row, exc, text
 
 from zerofleet.database.connection import ConnectionPool, explain
 from zerofleet.errors import StaleEpochError
+from zerofleet.prediction import ModelFile
 
 _COLUMNS = "run, version, sha256, step, metrics, location, created_at, removed_at"
 _INSERT_MODEL = """
@@ -42,6 +43,32 @@ class ModelRow:
     removed_at: datetime | None = None  # time from which its files may be gone; None: they are kept
 
 
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """A model in another precision than fp32, or why there is none."""
+
+    precision: str  # int8 or fp16
+    sha256: str | None = None  # names its file; None: refused, there is none
+    location: str | None = None  # where its file is within the store
+    policy_kl: float | None = None  # KL(fp32 || variant), nats, mean over positions; None: unknown
+    value_difference: float | None = None  # absolute, mean over positions; None: unknown
+    reason: str = ""  # why it was refused; empty: it was accepted
+
+    @property
+    def accepted(self) -> bool:
+        """Whether it may answer."""
+        return not self.reason
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VariantRow(Variant):
+    """A variant as it was published."""
+
+    run: str
+    version: int
+    created_at: datetime
+
+
 class Models(ConnectionPool):
     """Reading models and their variants."""
 
@@ -70,12 +97,25 @@ class Models(ConnectionPool):
         """
         rows = self._rows(
             "SELECT run, version, precision, sha256, location, policy_kl, value_difference, "
-            "accepted, reason, created_at FROM model_variants "
-            "WHERE run = :run AND version = :version ORDER BY precision",
+            "reason, created_at FROM model_variants WHERE run = :run AND version = :version "
+            "ORDER BY precision",
             run=run,
             version=version,
         )
-        return [VariantRow(*row) for row in rows]
+        mappings = [row._mapping for row in rows]  # pyright: ignore[reportPrivateUsage] - public
+        return [VariantRow(**mapping) for mapping in mappings]
+
+    def model_files(self, run: str, versions: Collection[int]) -> list[ModelFile]:
+        """Return the files of some models, without refused variants."""
+        rows = self._rows(
+            "SELECT version, 'fp32', sha256 FROM models "
+            "WHERE run = :run AND version = ANY(:versions) "
+            "UNION ALL SELECT version, precision, sha256 FROM model_variants "
+            "WHERE run = :run AND version = ANY(:versions) AND accepted",
+            run=run,
+            versions=list(versions),
+        )
+        return [ModelFile(*row) for row in rows]
 
     def names_file(self, run: str, sha256: str) -> bool:
         """Whether a file is that of a model of the run, or of a variant of one."""
@@ -100,7 +140,7 @@ class NewModels(Models):
         metrics: Mapping[str, float],
         location: str,
         epoch: int,
-        variants: Sequence[NewVariant] = (),
+        variants: Sequence[Variant] = (),
     ) -> None:
         """Publish a model whose files are in place and were loaded once.
 
@@ -146,58 +186,8 @@ def _model(row: Row[Any]) -> ModelRow:
     return ModelRow(*row)
 
 
-class NewVariant(Protocol):
-    """The properties of a variant when its model is published."""
-
-    @property
-    def precision(self) -> str:
-        """``int8`` or ``fp16``."""
-        ...
-
-    @property
-    def sha256(self) -> str | None:
-        """SHA-256 of its file; None if it was refused. The same applies to ``location``."""
-        ...
-
-    @property
-    def location(self) -> str | None:
-        """Path of the file, relative to the model folder."""
-        ...
-
-    @property
-    def policy_kl(self) -> float | None:
-        """``KL(fp32 || variant)`` in nats; None if it could not be measured."""
-        ...
-
-    @property
-    def value_difference(self) -> float | None:
-        """Mean absolute difference of the value; None if it could not be measured."""
-        ...
-
-    @property
-    def reason(self) -> str:
-        """Why it was refused; empty if it was accepted."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class VariantRow:
-    """A model in another precision than fp32."""
-
-    run: str
-    version: int
-    precision: str  # int8 or fp16
-    sha256: str | None  # SHA-256 of its file; None: it was refused and has none
-    location: str | None  # relative to the model folder
-    policy_kl: float | None  # KL(fp32 || variant), nats, mean over positions; None: not measured
-    value_difference: float | None  # absolute, mean over positions
-    accepted: bool
-    reason: str  # why it was refused; empty if it was not
-    created_at: datetime
-
-
 def write_variants(
-    connection: Connection, run: str, version: int, variants: Sequence[NewVariant], epoch: int
+    connection: Connection, run: str, version: int, variants: Sequence[Variant], epoch: int
 ) -> None:
     """Insert the variants of a model in the caller's transaction."""
     if not variants:
@@ -213,7 +203,7 @@ def write_variants(
                 "location": variant.location,
                 "policy_kl": variant.policy_kl,
                 "value_difference": variant.value_difference,
-                "accepted": not variant.reason,
+                "accepted": variant.accepted,
                 "reason": variant.reason,
                 "epoch": epoch,
             }

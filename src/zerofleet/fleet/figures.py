@@ -59,8 +59,6 @@ class InferenceFigures:
     """Execution provider of the models, such as ``cpu``."""
     precision: str | None = None
     """Precision of the best model; None: there is none."""
-    rows_per_s: float = 0.0
-    """Rows evaluated per second since the last heartbeat."""
     batch_mean: float = 0.0
     """Mean rows per batch since the last heartbeat."""
     queue_rows: int = 0

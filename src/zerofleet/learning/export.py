@@ -14,9 +14,9 @@ from torch import Tensor, nn
 from zerofleet_core import GameSpec, State
 
 from zerofleet.learning.network import PolicyValueNet
-from zerofleet.models.golden import Golden
+from zerofleet.models.check import Golden
 from zerofleet.models.graph import OPSET, check_graph
-from zerofleet.models.shape import INPUT, POLICY_OUTPUT, VALUE_OUTPUT
+from zerofleet.prediction import OBSERVATION, POLICY_LOGITS, VALUE
 
 
 class _Exported(nn.Module):
@@ -40,7 +40,7 @@ def export_onnx(
     """Write the network, in evaluation mode, as an ONNX model with a free batch dimension.
 
     Batch normalisation is folded into the convolutions. Input and outputs are described in
-    ``zerofleet.models.shape``. The file contains only default-domain operators of an allow-list,
+    ``zerofleet.models.graph``. The file contains only default-domain operators of an allow-list,
     and all weights.
 
     Args:
@@ -68,9 +68,9 @@ def export_onnx(
                 file,
                 dynamo=False,
                 opset_version=OPSET,
-                input_names=[INPUT],
-                output_names=[POLICY_OUTPUT, VALUE_OUTPUT],
-                dynamic_axes={name: {0: "batch"} for name in (INPUT, POLICY_OUTPUT, VALUE_OUTPUT)},
+                input_names=[OBSERVATION],
+                output_names=[POLICY_LOGITS, VALUE],
+                dynamic_axes={name: {0: "batch"} for name in (OBSERVATION, POLICY_LOGITS, VALUE)},
             )
     finally:
         network.train(training)

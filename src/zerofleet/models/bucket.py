@@ -13,18 +13,24 @@ one for a model. An object comes to be in one step, so nothing is ever half ther
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
 from collections.abc import Callable, Iterable
 from hashlib import sha256 as sha256_of
 from pathlib import Path
 from secrets import token_hex
 
+import structlog
+
 from zerofleet.errors import IncompatibleModelError, ModelNotFoundError, StoreUnavailableError
 from zerofleet.models.bucket_objects import Objects
-from zerofleet.models.cache import ModelCache
 from zerofleet.models.folder import MAX_MODEL_BYTES, ModelFolder, StagedModel, triton_config
-from zerofleet.models.shape import ModelShape
+from zerofleet.models.graph import ModelShape
 
+_log = structlog.get_logger()
+
+_MOST_CACHE_BYTES = 4 << 30
 _MOST_NOTE_BYTES = 4096
 _MOST_CONFIG_BYTES = 65_536
 _SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -34,8 +40,6 @@ class ModelBucket:
     """A ``ModelStore`` in a bucket that several runs may share.
 
     Args:
-        objects: the bucket.
-        run: name of the run.
         local: a folder of this machine; files are staged and kept in ``cache/`` in it.
         max_batch_rows: most rows of one batch, for Triton to keep to.
     """
@@ -95,7 +99,7 @@ class ModelBucket:
         """
         content = staged.path.read_bytes()
         if sha256_of(content).hexdigest() != staged.sha256:
-            raise IncompatibleModelError("the bytes on disk are not those that were written")
+            raise IncompatibleModelError("the bytes on disk differ from what was written")
         self._objects.create(self.location(staged.sha256), content)
         if self._is_whole(staged.sha256):
             return
@@ -111,7 +115,7 @@ class ModelBucket:
         self._objects.copy(self.location(sha256), f"{folder}/{version}/model.onnx")
         config = triton_config(self.run, shape, self._max_batch_rows).encode()
         key = f"{folder}/config.pbtxt"
-        # Triton loads every version anew when this changes, or seems to.
+        # Triton loads every version again when this changes, or seems to.
         if self._read_small(key, _MOST_CONFIG_BYTES) != config:
             self._objects.write(key, config)
 
@@ -156,3 +160,57 @@ class ModelBucket:
             return self._objects.read(key, most_bytes)
         except IncompatibleModelError:
             return None  # too large to be ours
+
+
+class ModelCache:
+    """Copies of a bucket's models in a ``ModelFolder``; the longest unused are removed first.
+
+    A disk that cannot be written does no harm: models are then fetched again.
+
+    Args:
+        folder: for this alone; several processes may share it.
+        most_bytes: of all files together, the newest excepted.
+    """
+
+    def __init__(self, folder: ModelFolder, most_bytes: int = _MOST_CACHE_BYTES) -> None:
+        self._folder = folder
+        self._most_bytes = most_bytes
+        self._complained = False
+
+    def get(self, sha256: str) -> bytes | None:
+        """A file that is here and whole, or None.
+
+        A damaged file is removed; one that cannot be read now stays, as it may be whole.
+        """
+        path = self._folder.path(sha256)
+        try:
+            content = self._folder.read_verified(sha256)
+        except (ModelNotFoundError, StoreUnavailableError):
+            return None
+        except IncompatibleModelError:
+            with contextlib.suppress(OSError):
+                path.unlink()
+            return None
+        with contextlib.suppress(OSError):
+            os.utime(path)  # used now
+        return content
+
+    def put(self, content: bytes) -> None:
+        """Keep a file, in the place of others if need be."""
+        try:
+            staged = self._folder.stage(content)
+            self._folder.publish(staged)
+            self._evict(staged.sha256)
+        except OSError as error:
+            if not self._complained:
+                self._complained = True
+                _log.warning("model_cache_not_written", reason=str(error))
+
+    def _evict(self, newest: str) -> None:
+        kept = self._folder.path(newest)
+        files = [(path.stat(), path) for path in kept.parent.glob("*.onnx") if path != kept]
+        free = self._most_bytes - kept.stat().st_size
+        for status, path in sorted(files, key=lambda file: file[0].st_mtime_ns, reverse=True):
+            free -= status.st_size
+            if free < 0:
+                path.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""What is asked of NVIDIA's driver itself: how many GPUs there are, and memory they read directly.
+"""Calls of NVIDIA's driver itself: the number of GPUs, and memory that they read directly.
 
 ONNX Runtime's Python interface offers neither. The driver's library has the same name on every
 machine with an NVIDIA GPU, whatever CUDA a wheel was built for.
@@ -13,7 +13,7 @@ import numpy as np
 import structlog
 from numpy.typing import NDArray
 
-from zerofleet.models.provider import Provider
+from zerofleet.models.runtime import Provider
 
 _log = structlog.get_logger()
 

@@ -29,7 +29,8 @@ from zerofleet.errors import (
     ModelNotFoundError,
     StoreUnavailableError,
 )
-from zerofleet.models.shape import INPUT, POLICY_OUTPUT, VALUE_OUTPUT, ModelShape
+from zerofleet.models.graph import ModelShape
+from zerofleet.prediction import OBSERVATION, POLICY_LOGITS, VALUE
 
 MAX_MODEL_BYTES = 1 << 30  # no reader takes more into memory
 _SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -48,7 +49,6 @@ class ModelFolder:
 
     Args:
         root: the folder; made when something is first published.
-        run: name of the run.
         max_batch_rows: most rows of one batch, for Triton to keep to.
 
     Raises:
@@ -74,7 +74,7 @@ class ModelFolder:
         """See ``ModelStore``; nothing to do here: staging reports a disk that cannot be written."""
 
     def path(self, sha256: str) -> Path:
-        """Where the file of this name is or would be.
+        """Return the path that the file of this name has or would have.
 
         Raises:
             ModelNotFoundError: the name is not 64 lower-case hexadecimal digits.
@@ -84,7 +84,7 @@ class ModelFolder:
         return self._blobs / f"{sha256}.onnx"
 
     def location(self, sha256: str) -> str:
-        """Where that is relative to the folder, as rows have it."""
+        """Return that path relative to the folder, as rows have it."""
         return str(self.path(sha256).relative_to(self.root))
 
     def read_verified(self, sha256: str) -> bytes:
@@ -224,10 +224,10 @@ platform: "onnxruntime_onnx"
 max_batch_size: {max_batch_rows}
 version_policy: {{ all {{ }} }}
 dynamic_batching {{ }}
-input [ {{ name: "{INPUT}" data_type: TYPE_UINT8 dims: [ {shape.observation_bytes} ] }} ]
+input [ {{ name: "{OBSERVATION}" data_type: TYPE_UINT8 dims: [ {shape.observation_bytes} ] }} ]
 output [
-  {{ name: "{POLICY_OUTPUT}" data_type: TYPE_FP16 dims: [ {shape.num_actions} ] }},
-  {{ name: "{VALUE_OUTPUT}" data_type: TYPE_FP32 dims: [ 1 ] reshape: {{ shape: [ ] }} }}
+  {{ name: "{POLICY_LOGITS}" data_type: TYPE_FP16 dims: [ {shape.num_actions} ] }},
+  {{ name: "{VALUE}" data_type: TYPE_FP32 dims: [ 1 ] reshape: {{ shape: [ ] }} }}
 ]
 """
 

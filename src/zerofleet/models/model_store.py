@@ -1,4 +1,4 @@
-"""Where published models are kept: a folder, or an S3-compatible bucket; one interface for both."""
+"""The store of published models: a folder or an S3-compatible bucket, with one interface."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from zerofleet.models.folder import ModelFolder, StagedModel
-from zerofleet.models.shape import ModelShape
+from zerofleet.models.graph import ModelShape
 
 if TYPE_CHECKING:
     from zerofleet.config import ProcessSettings
@@ -17,9 +17,9 @@ class ModelStore(Protocol):
     """The models of one run.
 
     A file's name is the sha256 of its bytes. It is staged first, where only its maker looks, and
-    published once it has been checked. All methods block. Those of a bucket raise
-    ``StoreUnavailableError`` while it does not answer or refuses, those of a folder ``OSError``
-    (``read_verified``: the former).
+    published once it has been checked. All methods block. A bucket raises
+    ``StoreUnavailableError`` while it does not answer or refuses. A folder raises ``OSError``, and
+    ``StoreUnavailableError`` in ``read_verified``.
     """
 
     @property
@@ -37,7 +37,7 @@ class ModelStore(Protocol):
         ...
 
     def location(self, sha256: str) -> str:
-        """Where a file is within the store, as rows have it."""
+        """Return the place of a file within the store, as rows have it."""
         ...
 
     def read_verified(self, sha256: str) -> bytes:
@@ -45,7 +45,7 @@ class ModelStore(Protocol):
 
         Raises:
             ModelNotFoundError: there is no such file.
-            IncompatibleModelError: the bytes are not those the name promises.
+            IncompatibleModelError: the bytes do not hash to the name.
             StoreUnavailableError: they cannot be read now.
         """
         ...
@@ -76,7 +76,7 @@ class ModelStore(Protocol):
 
         Args:
             version: of the model.
-            sha256s: of its file and its variants', but those that belong to another model too.
+            sha256s: its file and its variants' files, except files that another model has too.
         """
         ...
 
@@ -107,8 +107,7 @@ def open_store(settings: ProcessSettings, run: str, max_batch_rows: int = 1024) 
         return ModelFolder(settings.model_folder, run, max_batch_rows)
     # Only who has a bucket pays for this, and needs the package behind it.
     from zerofleet.models.bucket import ModelBucket
-    from zerofleet.models.bucket_address import bucket_address
-    from zerofleet.models.bucket_objects import Objects
+    from zerofleet.models.bucket_objects import Objects, bucket_address
 
     address = bucket_address(
         settings.model_store,

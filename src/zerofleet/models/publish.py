@@ -18,12 +18,13 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
 
+from zerofleet.database import Variant
 from zerofleet.errors import IncompatibleModelError, StoreUnavailableError
+from zerofleet.models.check import Difference, Golden
 from zerofleet.models.folder import StagedModel
-from zerofleet.models.golden import Difference, Golden
+from zerofleet.models.graph import Shape
 from zerofleet.models.model_store import ModelStore
-from zerofleet.models.shape import Shape
-from zerofleet.models.variant import Variant, VariantRequest
+from zerofleet.models.variant import VariantRequest
 
 CHECK_SECONDS = 120.0
 
@@ -35,7 +36,7 @@ _POLL_SECONDS = 1.0
 class Published:
     """A model whose files are in the store; no row names them yet."""
 
-    sha256: str  # of the fp32 file
+    sha256: str  # names the fp32 file
     location: str  # of the fp32 file within the store
     variants: tuple[Variant, ...]
     _withdraw: Callable[[], None]  # removes the note of its files
@@ -129,7 +130,7 @@ def make_in_child(
     """
     bounds = wanted.bounds
     command = [
-        "zerofleet.models.make_variant",
+        "zerofleet.models.variant",
         str(store.staging),
         store.run,
         str(fp32.path),
@@ -145,7 +146,7 @@ def make_in_child(
             _VARIANT_SECONDS,
             lambda: wanted.waiting(precision),
         )
-        outcome = json.loads(answer.splitlines()[-1])  # zerofleet.models.make_variant.Outcome
+        outcome = json.loads(answer.splitlines()[-1])  # zerofleet.models.variant.Outcome
     except _ChildError as error:
         return Variant(precision, reason=str(error)), None
     except (ValueError, IndexError):

@@ -1,29 +1,37 @@
-"""An int8 model out of an fp32 one, for processors that multiply bytes faster than floats.
+"""Models in fewer bits, made from an fp32 one: int8 for CPUs, fp16 for GPUs.
 
-Where a ``QuantizeLinear`` meets a ``DequantizeLinear`` a tensor is in 8 bits, and a runtime with
-integer kernels computes in integers what stands between such pairs: here the tower (see
-``zerofleet.models.tower``). Activations are unsigned, with one scale for each tensor, from the
-least to the greatest value on positions of calibration; weights are signed, with one scale for each
-output channel.
+int8: where a ``QuantizeLinear`` meets a ``DequantizeLinear`` a tensor is in 8 bits, and a runtime
+with integer kernels computes in integers what stands between such pairs. Here that is the tower
+behind the first convolution: convolutions of more than one point, the additions around them, and
+the gates and biases that see the whole board. The first convolution and both heads are left out:
+they cost little, and logits of 8 bits tie. Activations are unsigned, with one scale for each
+tensor, from the least to the greatest value on positions of calibration. Weights are signed, with
+one scale for each output channel.
+
+fp16: weights and all that is computed are in half precision. Input and outputs are the same
+as in every model file: policy logits in fp16 and the value in fp32.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
 import onnx
 from numpy.typing import NDArray
-from onnx import GraphProto, NodeProto, helper, numpy_helper
+from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
-from zerofleet.models.calibration import Observed, observe
+from zerofleet.errors import IncompatibleModelError
 from zerofleet.models.graph import check_graph
-from zerofleet.models.tower import Tower, find_tower
+from zerofleet.models.runtime import open_runtime
+from zerofleet.prediction import OBSERVATION, VALUE
 
 _ACTIVATION_MAX = 255
 _WEIGHT_MAX = 127
+_BATCH = 32  # positions: what lies between two layers of a large network is large
 _BIAS_MAX = 2**30  # half of int32: products are added to it
 
 
@@ -56,7 +64,7 @@ def quantize_int8(model_bytes: bytes, calibration: NDArray[np.uint8]) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class _Scale:
-    """What a byte of a tensor stands for: ``(byte - zero) * step``."""
+    """Scale of a tensor: a byte means ``(byte - zero) * step``."""
 
     step: np.float32
     zero: np.uint8
@@ -72,13 +80,7 @@ class _Scale:
 
 
 class _Rewriting:
-    """Puts pairs of quantization around the tensors of a tower.
-
-    Args:
-        graph: changed in place.
-        tower: of the graph.
-        observed: its tensors.
-    """
+    """Puts pairs of quantization around the tensors of a tower; changes the graph in place."""
 
     def __init__(self, graph: GraphProto, tower: Tower, observed: Mapping[str, Observed]) -> None:
         self._graph = graph
@@ -165,3 +167,220 @@ class _Rewriting:
         kept = [tensor for tensor in self._graph.initializer if tensor.name in used]
         del self._graph.initializer[:]
         self._graph.initializer.extend(kept)
+
+
+@dataclass(frozen=True, slots=True)
+class Tower:
+    """The nodes that compute in 8 bits and the tensors between them, by name."""
+
+    convolutions: tuple[NodeProto, ...]
+    tensors: tuple[str, ...]
+    """Inputs and outputs of all nodes; of a rectified output the rectified tensor."""
+    parts: dict[str, str]
+    """Further tensors that are slices, by the tensor they are cut from."""
+    rectified: dict[str, str]
+    """The rectified tensor by the output before it, which only the rectification reads."""
+
+
+def find_tower(graph: GraphProto) -> Tower:
+    """Find the tower of a network as ``zerofleet.learning.export_onnx`` writes it.
+
+    Args:
+        graph: copies of initializers under another name are removed from it, which is how the
+            exporter writes equal biases.
+
+    Raises:
+        IncompatibleModelError: there is none.
+    """
+    _remove_copies(graph)
+    constants = {tensor.name for tensor in graph.initializer}
+    constants |= {node.output[0] for node in graph.node if node.op_type == "Constant"}
+    nodes = [
+        node
+        for node in _behind_the_first_convolution(graph)
+        if (node.op_type == "Conv" and max(_kernel(node)) > 1)
+        or (node.op_type in {"Add", "Mul"} and constants.isdisjoint(node.input))
+    ]
+    convolutions = tuple(node for node in nodes if node.op_type == "Conv")
+    if not convolutions:
+        raise IncompatibleModelError(
+            "the model has nothing to quantize: it is a first convolution and heads, without blocks"
+        )
+    rectified = _rectified(graph, {node.output[0] for node in nodes})
+    inputs = [name for node in nodes for name in activations(node)]
+    outputs = [rectified.get(node.output[0], node.output[0]) for node in nodes]
+    makers = {node.output[0]: node for node in graph.node}
+    parts = {name: makers[name].input[0] for name in inputs if makers[name].op_type == "Slice"}
+    tensors = dict.fromkeys([*inputs, *outputs])  # each once, in a fixed order
+    return Tower(
+        convolutions, tuple(name for name in tensors if name not in parts), parts, rectified
+    )
+
+
+def activations(node: NodeProto) -> Sequence[str]:
+    """The inputs of a node of the tower that are no weights."""
+    return node.input[:1] if node.op_type == "Conv" else node.input
+
+
+def _remove_copies(graph: GraphProto) -> None:
+    initializers = {tensor.name for tensor in graph.initializer}
+    originals = {
+        node.output[0]: node.input[0]
+        for node in graph.node
+        if node.op_type == "Identity" and node.input[0] in initializers
+    }
+    kept = [node for node in graph.node if node.output[0] not in originals]
+    for node in kept:
+        for place, name in enumerate(node.input):
+            node.input[place] = originals.get(name, name)
+    del graph.node[:]
+    graph.node.extend(kept)
+
+
+def _behind_the_first_convolution(graph: GraphProto) -> list[NodeProto]:
+    nodes = list(graph.node)
+    first = next((place for place, node in enumerate(nodes) if node.op_type == "Conv"), len(nodes))
+    return nodes[first + 1 :]
+
+
+def _kernel(node: NodeProto) -> Sequence[int]:
+    return next(attribute.ints for attribute in node.attribute if attribute.name == "kernel_shape")
+
+
+def _rectified(graph: GraphProto, outputs: set[str]) -> dict[str, str]:
+    readers: dict[str, list[NodeProto]] = defaultdict(list)
+    for node in graph.node:
+        for name in node.input:
+            readers[name].append(node)
+    return {
+        name: readers[name][0].output[0]
+        for name in outputs
+        if len(readers[name]) == 1 and readers[name][0].op_type == "Relu"
+    }
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Observed:
+    """A tensor over all positions."""
+
+    least: float
+    greatest: float
+    means: NDArray[np.float64]  # [channels] over positions and points
+
+
+def observe(
+    model: ModelProto, names: Sequence[str], observations: NDArray[np.uint8]
+) -> dict[str, Observed]:
+    """Run a model on positions and look at some of its tensors.
+
+    Args:
+        model: any model of ours.
+        names: tensors ``[batch, channels, rows, columns]`` in it.
+        observations: ``[positions, observation_bytes]`` uint8.
+
+    Raises:
+        IncompatibleModelError: a number is not finite.
+        ValueError: no positions.
+    """
+    if not len(observations):
+        raise ValueError("a model cannot be quantized without positions of calibration")
+    watched, outputs = _watched(model, names)
+    # One thread: self-play and inference may run on the same machine.
+    session = open_runtime(watched, [("CPUExecutionProvider", {})], threads=1)
+    batches, sizes = list[Sequence[NDArray[np.float32]]](), list[int]()
+    for batch in _batches(observations):
+        batches.append(
+            cast("Sequence[NDArray[np.float32]]", session.run(outputs, {OBSERVATION: batch}))
+        )
+        sizes.append(len(batch))
+    columns = [np.stack(column) for column in zip(*batches, strict=True)]  # each [batches, ...]
+    least, greatest, means = columns[0::3], columns[1::3], columns[2::3]
+    observed = {
+        name: Observed(
+            float(least[i].min()),
+            float(greatest[i].max()),
+            np.average(means[i].astype(np.float64), axis=0, weights=sizes),
+        )
+        for i, name in enumerate(names)
+    }
+    if not all(np.isfinite([each.least, each.greatest]).all() for each in observed.values()):
+        raise IncompatibleModelError("the model computes numbers that are not finite")
+    return observed
+
+
+def _watched(model: ModelProto, names: Sequence[str]) -> tuple[bytes, list[str]]:
+    """The model with three more outputs for each tensor: least, greatest, means by channel."""
+    watched = ModelProto()
+    watched.CopyFrom(model)
+    outputs: list[str] = []
+    for name in names:
+        for operator in ("ReduceMin", "ReduceMax", "ReduceMean"):
+            output = f"{name}/{operator}"
+            node = helper.make_node(operator, [name], [output], keepdims=0)
+            if operator == "ReduceMean":
+                node.attribute.append(helper.make_attribute("axes", [0, 2, 3]))
+            watched.graph.node.append(node)
+            watched.graph.output.append(
+                helper.make_tensor_value_info(output, TensorProto.FLOAT, None)
+            )
+            outputs.append(output)
+    return watched.SerializeToString(), outputs
+
+
+def _batches(observations: NDArray[np.uint8]) -> Iterator[NDArray[np.uint8]]:
+    for start in range(0, len(observations), _BATCH):
+        yield np.ascontiguousarray(observations[start : start + _BATCH])
+
+
+def to_fp16(model_bytes: bytes) -> bytes:
+    """Write an fp32 model of ours again in half precision.
+
+    Args:
+        model_bytes: a model as ``zerofleet.learning.export_onnx`` writes it.
+
+    Returns:
+        A model with the same input and outputs.
+
+    Raises:
+        IncompatibleModelError: a weight is beyond half precision.
+    """
+    model = onnx.load_model_from_string(model_bytes)
+    for tensor in model.graph.initializer:
+        _halve(tensor)
+    for node in model.graph.node:
+        _halve_inside(node)
+        for place, name in enumerate(node.output):
+            if name == VALUE:
+                node.output[place] = f"{VALUE}/half"
+    del model.graph.value_info[:]
+    model.graph.node.append(
+        helper.make_node("Cast", [f"{VALUE}/half"], [VALUE], "widen", to=TensorProto.FLOAT)
+    )
+    metadata = {entry.key: entry.value for entry in model.metadata_props}
+    helper.set_model_props(model, metadata | {"precision": "fp16"})
+    cast("Any", onnx.checker).check_model(model, full_check=True)
+    halved = model.SerializeToString()
+    check_graph(halved)
+    return halved
+
+
+def _halve_inside(node: NodeProto) -> None:
+    """Constants become half precision, and what was cast to fp32 is cast to fp16."""
+    for attribute in node.attribute:
+        if attribute.type == onnx.AttributeProto.TENSOR:
+            _halve(attribute.t)
+        elif node.op_type == "Cast" and attribute.name == "to" and attribute.i == TensorProto.FLOAT:
+            attribute.i = TensorProto.FLOAT16
+
+
+def _halve(tensor: TensorProto) -> None:
+    if tensor.data_type != TensorProto.FLOAT:
+        return
+    numbers = numpy_helper.to_array(tensor)
+    with np.errstate(over="ignore"):
+        halved = numbers.astype(np.float16)
+    if not np.isfinite(halved).all():
+        raise IncompatibleModelError(
+            f"a weight of {tensor.name} is {np.abs(numbers).max():g}, beyond half precision"
+        )
+    tensor.CopyFrom(numpy_helper.from_array(halved, tensor.name))

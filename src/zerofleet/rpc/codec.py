@@ -13,16 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from zerofleet.errors import InferenceUnavailableError, InvalidRequestError, ModelNotFoundError
-from zerofleet.prediction import Prediction
+from zerofleet.prediction import OBSERVATION, POLICY_LOGITS, PRECISIONS, VALUE, Prediction
 from zerofleet.rpc.schema.open_inference import ModelInferRequest, ModelInferResponse
 
-OBSERVATION = "observation"
-POLICY_LOGITS = "policy_logits"
-VALUE = "value"
 BEST = "best"
 PRECISION = "precision"  # a parameter of requests and answers; servers may not know it
+SHA256 = "sha256"  # a parameter of answers; older servers and those of others do not send it
 MOST_ID_CHARACTERS = 256
-PRECISIONS = ("fp32", "int8", "fp16")
 MAX_MESSAGE_BYTES = 64 * 1024 * 1024
 
 _FP16 = np.dtype(np.float16).newbyteorder("<")
@@ -35,7 +32,7 @@ _MOST_VALUES = 4
 
 @dataclass(frozen=True, slots=True)
 class RequestShape:
-    """What a model of a run takes and gives, the same for all its versions."""
+    """Sizes of a run's requests and answers, the same for all versions."""
 
     observation_bytes: int
     num_actions: int
@@ -182,6 +179,8 @@ def encode_response(
     )
     if prediction.precision:
         response.parameters[PRECISION].string_param = prediction.precision
+    if prediction.sha256:
+        response.parameters[SHA256].string_param = prediction.sha256
     for name in outputs:
         if name == POLICY_LOGITS:
             datatype, array = "FP16", prediction.policy_logits.astype(_FP16, copy=False)
@@ -220,9 +219,7 @@ def decode_response(
             f"the server's answer to {rows} rows has {len(value)} bytes of '{VALUE}' "
             f"and {len(logits)} bytes of '{POLICY_LOGITS}'"
         )
-    answered = ""
-    if PRECISION in response.parameters:
-        answered = response.parameters[PRECISION].string_param
+    answered = _text(response, PRECISION)
     if precision not in (None, answered):
         raise ModelNotFoundError(
             f"the server answered with {answered or 'a model that names no precision'} where "
@@ -233,7 +230,14 @@ def decode_response(
         value=np.frombuffer(value, _FP32),
         model_version=int(response.model_version),
         precision=answered,
+        sha256=_text(response, SHA256),
     )
+
+
+def _text(response: ModelInferResponse, parameter: str) -> str:
+    """Return a parameter of an answer; empty if the server did not send it."""
+    # `in` first: reading a missing key of a protobuf map would add it.
+    return response.parameters[parameter].string_param if parameter in response.parameters else ""
 
 
 def parse_version(run: str, text: str) -> int | None:

@@ -14,6 +14,7 @@ from zerofleet_core import game_spec
 
 from zerofleet.config import SearchSection
 from zerofleet.database import Promotion
+from zerofleet.prediction import FP32, ModelFile
 from zerofleet.rpc.codec import RequestShape
 from zerofleet.rpc.server import Server
 from zerofleet.services.inference.backend import Backend
@@ -62,6 +63,9 @@ class OneVersion:
     def sha256(self, version: int) -> str:
         return hashlib.sha256(bytes([version])).hexdigest()
 
+    def files(self, version: int) -> dict[str, ModelFile]:
+        return {FP32: ModelFile(version, FP32, self.sha256(version))}
+
     def versions(self) -> list[int]:
         return [1]
 
@@ -83,8 +87,8 @@ def player_server() -> Open:
     async def opened(
         game: str, search: SearchSection | None = None, gate: threading.Semaphore | None = None
     ) -> AsyncIterator[PlayerServer]:
-        def load(version: int, sha256: str) -> LoadedModel:
-            return LoadedModel(version, sha256, (LinearSession(game, gate),))
+        def load(file: ModelFile) -> LoadedModel:
+            return LoadedModel(file, (LinearSession(game, gate),))
 
         models = ServedModels(RUN, OneVersion(), load)
         spec = game_spec(game)

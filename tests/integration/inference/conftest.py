@@ -16,14 +16,14 @@ from onnx import TensorProto, helper, numpy_helper
 from zerofleet.database import Promotion
 from zerofleet.errors import ModelNotFoundError, StoreUnavailableError
 from zerofleet.models.folder import ModelFolder
+from zerofleet.models.graph import Shape
 from zerofleet.models.session import ModelSession
-from zerofleet.models.shape import Shape
+from zerofleet.prediction import FP32, ModelFile
 from zerofleet.rpc.codec import RequestShape
 from zerofleet.rpc.server import Server
 from zerofleet.services.inference.backend import Backend
 from zerofleet.services.inference.batcher import Batcher, BatchLimits
-from zerofleet.services.inference.loaded_models import ModelLoader
-from zerofleet.services.inference.precision import Precisions
+from zerofleet.services.inference.loaded_models import ModelLoader, Precisions
 from zerofleet.services.inference.served_models import ServedModels
 
 RUN = "marker"
@@ -110,19 +110,19 @@ class ListedModels:
         self._look()
         return self.chain[::-1]
 
-    def sha256(self, version: int) -> str:
+    def files(self, version: int) -> dict[str, ModelFile]:
         self._look()
         if version not in self.known:
             raise ModelNotFoundError(f"model '{RUN}' has no version {version}")
-        return self.known[version]
+        named = {FP32: self.known[version]} | self.accepted.get(version, {})
+        return {name: ModelFile(version, name, sha256) for name, sha256 in named.items()}
 
     def versions(self) -> list[int]:
         self._look()
         return sorted(self.known)
 
-    def variants(self, version: int) -> dict[str, str]:
+    def refresh(self) -> None:
         self._look()
-        return self.accepted.get(version, {})
 
     def _look(self) -> None:
         if self.away:

@@ -70,13 +70,13 @@ def _truncated(make: Any) -> bytes:
 
 
 def _wrong_shape(make: Any) -> bytes:
-    from zerofleet.models.shape import Shape
+    from zerofleet.models.graph import Shape
 
     return make(2, Shape(observation_bytes=9, num_actions=7))
 
 
 def _wrong_actions(make: Any) -> bytes:
-    from zerofleet.models.shape import Shape
+    from zerofleet.models.graph import Shape
 
     return make(2, Shape(observation_bytes=8, num_actions=6))
 

@@ -15,8 +15,9 @@ from zerofleet.errors import (
     ModelNotFoundError,
     StoreUnavailableError,
 )
+from zerofleet.prediction import ModelFile
+from zerofleet.services.inference.loaded_models import Precisions
 from zerofleet.services.inference.metrics import InferenceCollector
-from zerofleet.services.inference.precision import Precisions
 from zerofleet.services.inference.recent_load import Load
 
 
@@ -122,7 +123,7 @@ async def test_without_the_stores_what_answers_goes_on(
         assert said(await client.predict(observations(1))) == (1, "int8")
 
 
-async def test_a_version_without_word_of_its_variants_answers_in_fp32(
+async def test_a_version_whose_rows_cannot_be_read_answers_once_they_can(
     serve: Any, models: Any, observations: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for version in (1, 2):
@@ -130,8 +131,8 @@ async def test_a_version_without_word_of_its_variants_answers_in_fp32(
         models.publish_variant(version, "int8")
     models.promote(1)
 
-    def away(version: int) -> dict[str, str]:
-        raise StoreUnavailableError(f"nothing is known of the variants of {version}")
+    def away(version: int) -> dict[str, ModelFile]:
+        raise StoreUnavailableError(f"nothing is known of the files of {version}")
 
     async with (
         serve(precisions=auto(Fastest())) as served,
@@ -139,9 +140,11 @@ async def test_a_version_without_word_of_its_variants_answers_in_fp32(
     ):
         await served.models.refresh_variants()
         with monkeypatch.context() as patch:
-            patch.setattr(models.source, "variants", away)
-            assert said(await client.predict(observations(1), "2")) == (2, "fp32")
-        assert said(await client.predict(observations(1))) == (1, "int8")
+            patch.setattr(models.source, "files", away)
+            with pytest.raises(StoreUnavailableError, match="the files of 2"):
+                await served.models.get(2)
+            assert said(await client.predict(observations(1))) == (1, "int8")
+        assert said(await client.predict(observations(1), "2")) == (2, "int8")
 
 
 async def test_no_answer_names_another_variant_under_swaps(

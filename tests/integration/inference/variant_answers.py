@@ -7,8 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from zerofleet.prediction import Prediction
-from zerofleet.services.inference.loaded_models import LoadedModel
-from zerofleet.services.inference.precision import Precisions
+from zerofleet.services.inference.loaded_models import LoadedModel, Precisions
 
 RUN = "marker"
 MARKS = {"fp32": 0.0, "int8": 0.25, "fp16": 0.5}

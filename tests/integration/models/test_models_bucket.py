@@ -18,12 +18,11 @@ from zerofleet.errors import (
     StoreUnavailableError,
 )
 from zerofleet.models.bucket import ModelBucket
-from zerofleet.models.bucket_address import bucket_address
-from zerofleet.models.bucket_objects import Objects
+from zerofleet.models.bucket_objects import Objects, bucket_address
+from zerofleet.models.check import Golden
 from zerofleet.models.folder import ModelFolder
-from zerofleet.models.golden import Golden
+from zerofleet.models.graph import Shape
 from zerofleet.models.publish import publish
-from zerofleet.models.shape import Shape
 
 CONTENT = np.random.default_rng(0).bytes(50_000)
 SHA256 = hashlib.sha256(CONTENT).hexdigest()

@@ -16,7 +16,7 @@ from onnx import TensorProto, helper, numpy_helper
 from tests.support.fork_server import Fork
 from zerofleet import games
 from zerofleet.config import RunConfig, load_run
-from zerofleet.database import Database, migrate
+from zerofleet.database import Database, Variant, migrate
 from zerofleet.exam import position_kinds
 from zerofleet.fleet.heartbeat import Heartbeats
 from zerofleet.fleet.report import work_words
@@ -24,7 +24,6 @@ from zerofleet.local.data_folder import DataFolder
 from zerofleet.local.processes import free_port
 from zerofleet.local.stores import Stores
 from zerofleet.models.folder import ModelFolder
-from zerofleet.models.variant import Variant
 
 ROOT = Path(__file__).resolve().parents[3]
 DEADLINE = 120.0

@@ -18,7 +18,7 @@ from zerofleet.database import Database
 from zerofleet.fleet.heartbeat import Heartbeat, Heartbeats
 from zerofleet.local.processes import free_port
 from zerofleet.models.folder import ModelFolder
-from zerofleet.models.shape import Shape
+from zerofleet.models.graph import Shape
 
 GAME = "connect_four"
 

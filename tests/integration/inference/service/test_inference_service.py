@@ -222,7 +222,7 @@ def test_bad_input_is_one_line_and_exit_2(fleet: Any, tmp_path: Path) -> None:
 
 def test_the_pointer_is_not_followed_backwards(fleet: Any) -> None:
     """Redis is a cache: whatever it says, an older promotion changes nothing."""
-    from zerofleet.services.inference.stored_models import StoredModels
+    from zerofleet.services.inference.served_models import StoredModels
 
     for version in (1, 2):
         fleet.publish(version)

@@ -15,14 +15,14 @@ import pytest
 from zerofleet import games
 from zerofleet.best_pointer import BestPointer
 from zerofleet.client import AsyncModel, AsyncPlayer
-from zerofleet.database import InferenceDatabase
+from zerofleet.database import InferenceDatabase, Variant
+from zerofleet.errors import ModelNotFoundError
 from zerofleet.fleet.figures import InferenceFigures
 from zerofleet.fleet.heartbeat import Heartbeats
 from zerofleet.fleet.report import doing_text
 from zerofleet.local.monitor import Monitor
-from zerofleet.models.shape import Shape
-from zerofleet.models.variant import Variant
-from zerofleet.services.inference.stored_models import StoredModels
+from zerofleet.models.graph import Shape
+from zerofleet.services.inference.served_models import StoredModels
 
 GAME = "connect_four"
 MARKS = {"fp32": 0.0, "int8": 0.25, "fp16": 0.5}
@@ -123,9 +123,10 @@ def test_what_the_record_says_of_variants(fleet: Any, role_url: Callable[[str], 
         contextlib.closing(BestPointer(fleet.redis_url, "serving")) as pointer,
     ):
         source = StoredModels("serving", database, pointer)
-        assert list(source.variants(1)) == ["int8"]  # the refused one has no file
-        assert source.variants(2) == {}
-        assert source.variants(3) == {}
+        assert set(source.files(1)) == {"fp32", "int8"}  # the refused one has no file
+        assert set(source.files(2)) == {"fp32"}
+        with pytest.raises(ModelNotFoundError, match="has no version 3"):
+            source.files(3)
 
 
 def test_definitions_of_another_version_keep_no_model_from_being_served(fleet: Any) -> None:
@@ -136,5 +137,4 @@ def test_definitions_of_another_version_keep_no_model_from_being_served(fleet: A
         contextlib.closing(BestPointer(fleet.redis_url, "serving")) as pointer,
     ):
         source = StoredModels("serving", database, pointer)
-        assert source.sha256(1)
-        assert list(source.variants(1)) == ["int8"]
+        assert set(source.files(1)) == {"fp32", "int8"}

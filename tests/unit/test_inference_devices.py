@@ -9,9 +9,8 @@ import pytest
 
 from zerofleet.config import run_from_values
 from zerofleet.errors import ConfigError
-from zerofleet.models.provider import CPU, Provider, ProviderName
-from zerofleet.models.runtime import offered_providers
-from zerofleet.services.inference.device import active_provider, numbers
+from zerofleet.models.runtime import CPU, Provider, ProviderName, offered_providers
+from zerofleet.services.inference.devices import active_provider, numbers
 from zerofleet.services.inference.service import sessions_of
 from zerofleet.services.inference.settings import InferenceSettings
 
@@ -86,7 +85,7 @@ def test_a_provider_that_was_named_is_not_replaced(provider: str) -> None:
 def test_a_provider_that_is_offered_and_does_not_work(monkeypatch: pytest.MonkeyPatch) -> None:
     """As ONNX Runtime with CUDA on a machine without a GPU: it says that it has the provider."""
     offered = ["CUDAExecutionProvider", "CPUExecutionProvider"]
-    monkeypatch.setattr("zerofleet.services.inference.device.offered_providers", lambda: offered)
+    monkeypatch.setattr("zerofleet.services.inference.devices.offered_providers", lambda: offered)
     if "CUDAExecutionProvider" in offered_providers():
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
     assert active().name == "cpu"

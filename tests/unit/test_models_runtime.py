@@ -12,12 +12,18 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from zerofleet.errors import ConfigError, IncompatibleModelError, InferenceUnavailableError
-from zerofleet.models.graph import has_half_weights
-from zerofleet.models.provider import CPU, ONNX_NAMES, Provider, choose, prune_engines
-from zerofleet.models.runtime import installed_runtimes, offered_providers
+from zerofleet.models.graph import Shape, has_half_weights
+from zerofleet.models.runtime import (
+    CPU,
+    ONNX_NAMES,
+    Provider,
+    choose,
+    installed_runtimes,
+    offered_providers,
+    prune_engines,
+)
 from zerofleet.models.session import ModelSession
-from zerofleet.models.shape import Shape
-from zerofleet.services.inference.device import PROBE_MODEL, probe
+from zerofleet.services.inference.devices import PROBE_MODEL, probe
 
 CPU_ONLY = ["CPUExecutionProvider"]
 WITH_CUDA = ["TensorrtExecutionProvider", "CUDAExecutionProvider", "CPUExecutionProvider"]
@@ -151,7 +157,7 @@ def test_tensor_cores_are_for_files_of_half() -> None:
 
 
 def probe_model(weight: float = 1 / 256, kind: type = np.float32) -> bytes:
-    """The model of ``zerofleet.services.inference.device``, written out."""
+    """The model of ``zerofleet.services.inference.devices``, written out."""
     nodes = [
         helper.make_node("Cast", ["observation"], ["floats"], to=TensorProto.FLOAT),
         helper.make_node("Reshape", ["floats", "plane"], ["planes"]),

@@ -1,7 +1,15 @@
-"""What this process computes on: the provider that the run file asks for, if it works here."""
+"""The devices of the service: the provider that works here, and one process for each GPU.
+
+Processes of several GPUs share one address.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import os
+import sys
+from asyncio.subprocess import Process
 from base64 import b64decode
 from collections.abc import Sequence
 from dataclasses import replace
@@ -11,18 +19,28 @@ import structlog
 
 from zerofleet.config import RunConfig
 from zerofleet.errors import ConfigError, IncompatibleModelError, InferenceUnavailableError
-from zerofleet.models.device_session import open_session
 from zerofleet.models.driver import device_count
-from zerofleet.models.provider import CPU, Provider, choose
-from zerofleet.models.runtime import installed_runtimes, load_cuda, offered_providers, only_errors
-from zerofleet.models.shape import Shape
+from zerofleet.models.graph import Shape
+from zerofleet.models.runtime import (
+    CPU,
+    Provider,
+    choose,
+    installed_runtimes,
+    load_cuda,
+    offered_providers,
+    only_errors,
+)
+from zerofleet.models.session import open_session
+from zerofleet.rpc.server import check_free
 from zerofleet.services.inference.settings import InferenceSettings
 
 _log = structlog.get_logger()
 
+_KILL_SECONDS = 10.0  # beyond the time that a process may drain
+
 
 # A model of one byte and one action: a convolution by 1/256, whose answer is logit and value.
-# tests/unit/test_models_provider.py writes it out with ONNX's own helper.
+# tests/unit/test_models_runtime.py writes it out with ONNX's own helper.
 PROBE_MODEL = b64decode("""
 CAk6nwMKJgoLb2JzZXJ2YXRpb24SBmZsb2F0cyIEQ2FzdCoJCgJ0bxgBoAECCiAKBmZsb2F0cwoFcGxhbmUSBnBsYW5l
 cyIHUmVzaGFwZQohCgZwbGFuZXMKBmtlcm5lbBIJY29udm9sdmVkIgRDb252ChwKCWNvbnZvbHZlZBIGY29sdW1uIgdG
@@ -76,7 +94,7 @@ def numbers(devices: str) -> list[int]:
 
 
 def active_provider(run: RunConfig, settings: InferenceSettings) -> Provider:
-    """What works here of what the run file asks for, tried out.
+    """Return the provider that the run file asks for, once a tiny model ran on it; else the CPU.
 
     Raises:
         ConfigError: a provider that was named does not work, or ``require_gpu`` is not met.
@@ -131,3 +149,94 @@ def _count() -> int:
     if count == 0:
         raise ConfigError("ZEROFLEET_DEVICES = 'all': the driver knows no GPU")
     return count
+
+
+async def serve_several(
+    settings: InferenceSettings, devices: Sequence[int], stop: asyncio.Event
+) -> int:
+    """Run one process for each device until ``stop`` is set or one of them ends.
+
+    Returns:
+        0 after ``stop``; else the status of the process that ended, which has said why, or 1. The
+        others were stopped.
+
+    Raises:
+        ConfigError: their address cannot be shared.
+    """
+    _check(settings)
+    processes = [await _start(settings, number, device) for number, device in enumerate(devices)]
+    waits = [asyncio.create_task(process.wait()) for process in processes]
+    stopping = asyncio.create_task(stop.wait())
+    try:
+        await asyncio.wait({*waits, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        ended = [
+            (device, process.returncode)
+            for device, process in zip(devices, processes, strict=True)
+            if process.returncode is not None
+        ]
+    finally:
+        stopping.cancel()
+        await _stop(processes, settings.inference_drain_seconds + _KILL_SECONDS)
+    if stop.is_set():
+        return 0
+    device, status = ended[0]
+    _log.error("device_process_ended", device=device, status=status)
+    return status if status and status > 0 else 1
+
+
+def _check(settings: InferenceSettings) -> None:
+    address = settings.listen_address
+    host, _, port = address.rpartition(":")
+    if address.startswith("unix:") or not host or port == "0":
+        raise ConfigError(
+            f"ZEROFLEET_DEVICES = '{settings.devices}' needs a host and a port to share: "
+            f"ZEROFLEET_LISTEN_ADDRESS = '{address}' is none"
+        )
+    check_free(address)  # a server of another user may share its port, too
+
+
+async def _start(settings: InferenceSettings, number: int, device: int) -> Process:
+    environment = {
+        **os.environ,
+        "ZEROFLEET_DEVICES": str(device),
+        "ZEROFLEET_SHARE_PORT": "true",
+    }
+    if settings.worker is not None:
+        environment["ZEROFLEET_WORKER"] = f"{settings.worker}-{device}"
+    for name, place in (("METRICS", settings.metrics_address), ("HEALTH", settings.health_address)):
+        if place is not None:
+            variable = f"ZEROFLEET_{name}_ADDRESS"
+            environment[variable] = _next(variable, place, number)
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-P", "-m", "zerofleet.services.inference", str(settings.run_file)),
+        env=environment,
+    )
+    _log.info("device_process", device=device, pid=process.pid)
+    return process
+
+
+def _next(variable: str, address: str, number: int) -> str:
+    """The first process has the address itself, the others the ports after it.
+
+    Raises:
+        ConfigError: it is no ``host:port``.
+    """
+    host, _, port = address.rpartition(":")
+    if not (port.isascii() and port.isdecimal() and len(port) <= 5):
+        raise ConfigError(f"{variable} = '{address}': give host:port")
+    return f"{host}:{int(port) + number}"
+
+
+async def _stop(processes: Sequence[Process], seconds: float) -> None:
+    """Send SIGTERM to all, then SIGKILL to each that has not ended in time."""
+    for process in processes:
+        with contextlib.suppress(ProcessLookupError):
+            process.terminate()
+    try:
+        async with asyncio.timeout(seconds):
+            await asyncio.gather(*(process.wait() for process in processes))
+    except TimeoutError:
+        for process in processes:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
