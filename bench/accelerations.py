@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-from zerofleet.config.selfplay import ResignSection, SearchSection
+from zerofleet.config.selfplay import ResignSection, SearchSection, SelfplaySection
 from zerofleet.config.training import NetworkSection, TrainerSection
 
 Settings = dict[str, object]
 """Keys of a run file, with the section before the dot, and their values."""
 
 PARTS: dict[str, tuple[str, ...]] = {
-    "fast searches": ("search.full_search_share",),
-    "forced visits": ("search.forced_playouts", "search.prune_targets"),
+    "fast searches": ("selfplay.full_search_share",),
+    "forced visits": ("selfplay.forced_playouts", "selfplay.prune_targets"),
     "moves from all visits": (
-        "search.play_pruned",
-        "search.temperature",
-        "search.temperature_final",
-        "search.temperature_halflife",
+        "selfplay.play_pruned",
+        "selfplay.temperature",
+        "selfplay.temperature_final",
+        "selfplay.temperature_halflife",
     ),
     "softened priors": (
-        "search.root_policy_temperature",
-        "search.root_policy_temperature_final",
-        "search.root_policy_temperature_halflife",
+        "selfplay.root_policy_temperature",
+        "selfplay.root_policy_temperature_final",
+        "selfplay.root_policy_temperature_halflife",
     ),
-    "root without FPU reduction": ("search.root_fpu_reduction",),
+    "root without FPU reduction": ("selfplay.root_fpu_reduction",),
     "proven results": ("search.prove_results", "search.decisive_moves"),
     "resignation": ("resign.enabled",),
     "outcome head": ("network.value_head",),
@@ -43,6 +43,7 @@ _PLAIN = {
     f"{name}.{key}": value
     for name, section in (
         ("search", SearchSection()),
+        ("selfplay", SelfplaySection()),
         ("resign", ResignSection()),
         ("network", NetworkSection()),
         ("trainer", TrainerSection()),

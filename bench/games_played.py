@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import numpy as np
 from numpy.typing import NDArray
-from zerofleet_core import SearchConfig, SelfPlay
+from zerofleet_core import SelfPlay
 
 from bench.predictors import NoNetwork
 from bench.workloads import Workload
@@ -15,6 +15,7 @@ from zerofleet.config import RunConfig, run_from_values
 from zerofleet.config.presets import Values
 from zerofleet.games import State
 from zerofleet.records import GameRecord
+from zerofleet.search_configs import selfplay_search
 from zerofleet.services.selfplay.game_storage import GamesInPlay
 
 RUN = "bench"
@@ -43,7 +44,7 @@ def played_games(workload: Workload, count: int, seed: int) -> list[GameRecord]:
         count: games.
         seed: of the play; every game has a uid of its own all the same.
     """
-    search = SearchConfig(**run_of(workload).search.model_dump())
+    search = selfplay_search(run_of(workload))
     engine, in_play = (
         SelfPlay(workload.game, count, search, seed),
         GamesInPlay(workload.game, count),

@@ -99,7 +99,7 @@ class TrainerWatch:
         self, run: RunConfig, heartbeats: Heartbeats, database: Database, pause: Pause
     ) -> None:
         self._run = run.name
-        self._trained_share = run.search.full_search_share * (1 - run.trainer.held_out_share)
+        self._trained_share = run.selfplay.full_search_share * (1 - run.trainer.held_out_share)
         self._heartbeats = heartbeats
         self._database = database
         self._pause = pause
@@ -182,8 +182,8 @@ class PlyCost:
 
     def __init__(self, run: RunConfig) -> None:
         search, play = run.search, run.selfplay
-        share = search.full_search_share
-        fast = search.fast_simulations or max(1, search.num_simulations // 10)
+        share = play.full_search_share
+        fast = play.fast_simulations or max(1, search.num_simulations // 10)
         self._expected = share * search.num_simulations + (1 - share) * fast
         self._enough_plies = _PLIES_TO_COUNT * play.engines * play.games_per_engine
         self._since = PlayTotals()  # totals from which the cost is counted ...

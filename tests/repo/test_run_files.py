@@ -62,17 +62,17 @@ def test_the_page_of_keys_is_fresh() -> None:
             "max_ahead_positions = 1000 would pause play before training can start: give 2000",
         ),
         (
-            'name = "a"\n[game]\nname = "tic_tac_toe"\n[search]\nsimulations_start = 9',
+            'name = "a"\n[game]\nname = "tic_tac_toe"\n[selfplay]\nsimulations_start = 9',
             "simulations_start = 9 and simulations_growth_models = 0: give both",
         ),
         (
-            'name = "a"\n[game]\nname = "tic_tac_toe"\n[search]\nsimulations_start = 101\n'
+            'name = "a"\n[game]\nname = "tic_tac_toe"\n[selfplay]\nsimulations_start = 101\n'
             "simulations_growth_models = 5",
-            "simulations_start = 101 is above num_simulations = 100: lower the first",
+            "simulations_start = 101 is above search.num_simulations = 100: lower the first",
         ),
         (
-            'name = "a"\n[game]\nname = "tic_tac_toe"\n[search]\ntemperature_moves = 6',
-            "temperature_moves = 6 has no effect with search.temperature_halflife = 8",
+            'name = "a"\n[game]\nname = "tic_tac_toe"\n[selfplay]\ntemperature_moves = 6',
+            "temperature_moves = 6 has no effect with selfplay.temperature_halflife = 8",
         ),
         (
             'name = "a"\n[game]\nname = "tic_tac_toe"\n[trainer]\nage_halflife = -1',

@@ -74,8 +74,8 @@ def test_the_run_file_is_kept(tmp_path: Path, run: RunConfig) -> None:
             {"preset": "plain", "network": {"blocks": 2}},
         ),
         (
-            {"ZEROFLEET_GOAL": "null", "ZEROFLEET_SEARCH": '{"dirichlet_alpha": null}'},
-            {"search": {}},
+            {"ZEROFLEET_GOAL": "null", "ZEROFLEET_SELFPLAY": '{"dirichlet_alpha": null}'},
+            {"selfplay": {}},
         ),
         ({"ZEROFLEET_DATABASE_URL": "postgresql://elsewhere"}, {}),
     ],

@@ -6,10 +6,10 @@ paper. c_puct is not among them: the paper does not print it.
 
 import numpy as np
 import pytest
-from zerofleet_core import SearchConfig, SelfPlay
+from zerofleet_core import SelfPlay
 
 from zerofleet.config import RunConfig, run_from_values
-from zerofleet.config.selfplay import SearchSection
+from zerofleet.search_configs import selfplay_search
 
 GAME = "go(size=19)"
 
@@ -17,14 +17,16 @@ GAME = "go(size=19)"
 PRINTED = {
     "search": {  # "Self-play", "Search algorithm"
         "num_simulations": 1600,
-        "temperature": 1.0,
-        "temperature_moves": 30,
-        "temperature_final": 0.0,  # "tau -> 0"
-        "dirichlet_fraction": 0.25,
         "fpu": "zero",  # Q(s, a) = 0 of a new edge
         "root": "puct",
         "reuse_tree": True,
         "random_symmetry": True,
+    },
+    "selfplay": {  # "Self-play"
+        "temperature": 1.0,
+        "temperature_moves": 30,
+        "temperature_final": 0.0,  # "tau -> 0"
+        "dirichlet_fraction": 0.25,
     },
     "resign": {"enabled": True, "play_on_share": 0.1, "false_positive_share": 0.05},  # "Self-play"
     "network": {  # "Neural network architecture"
@@ -57,9 +59,10 @@ PRINTED = {
 }
 # What came after the paper is off.
 LATER = {
-    "search": {
+    "search": {"c_puct_growth": 0.0, "prove_results": False, "decisive_moves": False},
+    "selfplay": {
         "full_search_share": 1.0,
-        "c_puct_growth": 0.0,
+        "random_opening_plies": 0,
         "root_fpu_reduction": None,
         "root_policy_temperature": 1.0,
         "root_policy_temperature_halflife": 0.0,
@@ -68,8 +71,6 @@ LATER = {
         "prune_targets": False,
         "temperature_halflife": 0.0,
         "fork_share": 0.0,
-        "prove_results": False,
-        "decisive_moves": False,
         "simulations_start": None,
         "simulations_growth_models": 0,
     },
@@ -111,9 +112,10 @@ def test_agz_is_what_the_paper_says(agz: RunConfig, said: dict[str, dict[str, ob
     assert found == said
 
 
-def leaves(search: SearchSection, **other: float) -> list[bytes]:
+def leaves(run: RunConfig, **other: float) -> list[bytes]:
     """The first positions that self-play asks for when every prediction is even."""
-    engine = SelfPlay(GAME, 1, SearchConfig(**search.model_copy(update=other).model_dump()), 1)
+    play = run.selfplay.model_copy(update=other)
+    engine = SelfPlay(GAME, 1, selfplay_search(run.model_copy(update={"selfplay": play})), 1)
     asked: list[bytes] = []
     for _ in range(100):
         observations = engine.select()
@@ -125,10 +127,10 @@ def leaves(search: SearchSection, **other: float) -> list[bytes]:
 
 def test_alpha_is_three_hundredths_on_19x19(agz: RunConfig) -> None:
     """With even predictions, the root's noise alone says where the search goes."""
-    ours = leaves(agz.search)
+    ours = leaves(agz)
     assert len(set(ours)) > 50
-    assert ours == leaves(agz.search, dirichlet_alpha=0.03)
-    assert ours != leaves(agz.search, dirichlet_alpha=0.031)
+    assert ours == leaves(agz, dirichlet_alpha=0.03)
+    assert ours != leaves(agz, dirichlet_alpha=0.031)
 
 
 @pytest.mark.parametrize(

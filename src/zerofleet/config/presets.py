@@ -10,8 +10,8 @@ AGZ: Values = {
     "search": {
         "num_simulations": 1600,
         "fpu": "zero",
-        "full_search_share": 1.0,
     },
+    "selfplay": {"full_search_share": 1.0},
     "resign": {"enabled": True},
     "network": {"blocks": 19, "channels": 256, "value_hidden": 256},
     "trainer": {
@@ -34,7 +34,8 @@ AGZ: Values = {
 """AlphaGo Zero (Silver et al., Nature 2017, Methods)."""
 
 FAST: Values = {
-    "search": {
+    "search": {"prove_results": True, "decisive_moves": True},
+    "selfplay": {
         "full_search_share": 0.25,
         "forced_playouts": 2.0,
         "prune_targets": True,
@@ -46,8 +47,6 @@ FAST: Values = {
         "temperature": 0.8,
         "temperature_final": 0.2,
         "temperature_halflife": 8.0,
-        "prove_results": True,
-        "decisive_moves": True,
     },
     "resign": {"enabled": True},
     "network": {"value_head": "outcome"},

@@ -262,13 +262,28 @@ class RunConfig(BaseSettings):
 
     @model_validator(mode="after")
     def _the_temperature_falls_in_one_way(self) -> RunConfig:
-        search = self.search
-        given = search.temperature_moves != SearchSection.model_fields["temperature_moves"].default
-        if given and search.temperature_halflife > 0:
+        play = self.selfplay
+        given = play.temperature_moves != SelfplaySection.model_fields["temperature_moves"].default
+        if given and play.temperature_halflife > 0:
             raise ValueError(
-                f"search.temperature_moves = {search.temperature_moves} has no effect with "
-                f"search.temperature_halflife = {search.temperature_halflife:g} (the preset fast "
+                f"selfplay.temperature_moves = {play.temperature_moves} has no effect with "
+                f"selfplay.temperature_halflife = {play.temperature_halflife:g} (the preset fast "
                 "has one): leave it out, or set temperature_halflife = 0"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _simulations_can_grow(self) -> RunConfig:
+        start, models = self.selfplay.simulations_start, self.selfplay.simulations_growth_models
+        if (start is None) != (models == 0):
+            raise ValueError(
+                f"selfplay.simulations_start = {start} and simulations_growth_models = {models}: "
+                "give both (1 model or more), or neither"
+            )
+        if start is not None and start > self.search.num_simulations:
+            raise ValueError(
+                f"selfplay.simulations_start = {start} is above search.num_simulations = "
+                f"{self.search.num_simulations}: lower the first or raise the second"
             )
         return self
 

@@ -120,22 +120,10 @@ async def searches(player: Any, count: int) -> None:
             await asyncio.sleep(0)
 
 
-ACCELERATED = SearchSection(
-    num_simulations=24,
-    full_search_share=0.25,
-    fast_simulations=3,
-    forced_playouts=2.0,
-    min_child_visits=2,
-    prune_targets=True,
-    root_policy_temperature=2.0,
-    random_symmetry=False,
-)
-
-
 @pytest.mark.parametrize("root", ["puct", "gumbel"])
 async def test_served_searches_are_full_and_without_noise(player_server: Any, root: str) -> None:
     """What speeds self-play up, or spreads it, is not for those who ask for the best."""
-    section = ACCELERATED.model_copy(update={"root": root})
+    section = SearchSection(num_simulations=24, root=root, random_symmetry=False)
     async with player_server(GAME, section) as server:
         tables = [
             await server.player.search("", [12], options=SearchOptions(seed=seed))
