@@ -19,6 +19,7 @@ from zerofleet.search_configs import selfplay_search
 from zerofleet.services.selfplay.game_storage import GamesInPlay
 
 RUN = "bench"
+_FULL_AND_FAST: Values = {"preset": "plain", "selfplay": {"full_search_share": 0.25}}
 
 
 def run_of(workload: Workload, more: Values | None = None) -> RunConfig:
@@ -27,7 +28,7 @@ def run_of(workload: Workload, more: Values | None = None) -> RunConfig:
 
 
 def run_values(workload: Workload) -> Values:
-    """The run file that a person would write for the workload: preset ``fast`` and sizes."""
+    """The run file that a person would write for the workload: the defaults and sizes."""
     return {
         "name": RUN,
         "game": {"name": workload.game},
@@ -44,7 +45,7 @@ def played_games(workload: Workload, count: int, seed: int) -> list[GameRecord]:
         count: games.
         seed: of the play; every game has a uid of its own all the same.
     """
-    search = selfplay_search(run_of(workload))
+    search = selfplay_search(run_of(workload, _FULL_AND_FAST))
     engine, in_play = (
         SelfPlay(workload.game, count, search, seed),
         GamesInPlay(workload.game, count),

@@ -32,7 +32,7 @@ GAME = "tic_tac_toe"
 GAMES_AT_ONCE = 64
 GAMES_PER_MODEL = 256
 
-# The preset "fast" would learn from root values too, which keep() below leaves out.
+# The defaults learn from root values too, which keep() below leaves out.
 RUN = run_from_values(
     {
         "name": "whole-loop",

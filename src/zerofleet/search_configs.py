@@ -10,6 +10,7 @@ from typing import Any
 
 from zerofleet_core import SearchConfig
 
+from zerofleet import games
 from zerofleet.config import RunConfig, SearchSection, SelfplaySection
 
 _DETERMINISTIC: dict[str, Any] = {
@@ -21,6 +22,8 @@ _DETERMINISTIC: dict[str, Any] = {
 }
 """What is random in the core unless it is switched off. No other key of ``[selfplay]`` explores
 until it is set."""
+
+_MOST_OPENING_PLIES = 24  # unless the run file says otherwise
 
 _OF_PLAY = {
     "games_per_engine",
@@ -38,7 +41,16 @@ _EXPLORING = set(SelfplaySection.model_fields) - _OF_PLAY
 def selfplay_search(run: RunConfig) -> SearchConfig:
     """Return the search of self-play: the only one that explores."""
     exploring = run.selfplay.model_dump(include=_EXPLORING)
+    exploring["random_opening_plies"] = opening_plies(run)
     return SearchConfig(**run.search.model_dump(), **exploring)
+
+
+def opening_plies(run: RunConfig) -> int:
+    """Return the most plies of a random opening, which the run file may leave to the game."""
+    plies = run.selfplay.random_opening_plies
+    if plies is None:
+        return min(games.spec(run.game.name).max_length // 2, _MOST_OPENING_PLIES)
+    return plies
 
 
 def match_search(section: SearchSection, num_simulations: int) -> SearchConfig:

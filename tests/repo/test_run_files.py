@@ -68,10 +68,11 @@ def test_the_page_of_keys_is_fresh() -> None:
         (
             'name = "a"\n[game]\nname = "tic_tac_toe"\n[selfplay]\nsimulations_start = 101\n'
             "simulations_growth_models = 5",
-            "simulations_start = 101 is above search.num_simulations = 100: lower the first",
+            "simulations_start = 101 is above search.num_simulations = 32: lower the first",
         ),
         (
-            'name = "a"\n[game]\nname = "tic_tac_toe"\n[selfplay]\ntemperature_moves = 6',
+            'name = "a"\n[game]\nname = "tic_tac_toe"\n[selfplay]\ntemperature_moves = 6\n'
+            "temperature_halflife = 8",
             "temperature_moves = 6 has no effect with selfplay.temperature_halflife = 8",
         ),
         (
@@ -104,11 +105,11 @@ def test_bad_run_files_get_one_line_that_helps(tmp_path: Path, text: str, messag
 
 def test_which_presets_publish_in_8_bits() -> None:
     game = {"name": "a", "game": "tic_tac_toe"}
-    wanted = {"fast": ("int8",), "agz": (), "plain": ()}
+    wanted: dict[str | None, tuple[str, ...]] = {None: ("int8",), "agz": (), "plain": ()}
     for preset, variants in wanted.items():
         assert run_from_values({**game, "preset": preset}).precision.variants == variants
     small = load_run(ROOT / "runs" / "tictactoe.toml")
-    assert small.preset == "fast"
+    assert small.preset is None
     assert small.precision.variants == ()
 
 

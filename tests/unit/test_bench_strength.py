@@ -168,12 +168,13 @@ def test_all_variants_sit_the_first_ones_exam(monkeypatch: pytest.MonkeyPatch) -
     assert set(searches) == {(1.5, 4)}
 
 
-def test_parts_of_the_preset_are_taken_off_and_put_on() -> None:
+def test_parts_of_the_defaults_are_taken_off_and_put_on() -> None:
     learning = {
         f"{section}.{key}"
-        for section in ("search", "resign", "network", "trainer")
-        for key in PRESETS["fast"][section]
+        for section in ("search", "selfplay", "resign", "network", "trainer")
+        for key in PRESETS["plain"][section]
     }
+    learning.remove("selfplay.max_ahead_positions")  # nothing is ahead in one process
     learning.add("trainer.learning_rate_steps")  # that fit the one rate
     assert {key for keys in PARTS.values() for key in keys} == learning
     for game in ("connect_four", "go9", "othello", "tictactoe"):

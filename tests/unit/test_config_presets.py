@@ -134,18 +134,73 @@ def test_alpha_is_three_hundredths_on_19x19(agz: RunConfig) -> None:
 
 
 @pytest.mark.parametrize(
-    ("preset", "optimizer"), [("fast", "adamw"), ("fast", "sgd"), ("plain", "muon")]
+    ("preset", "optimizer"), [(None, "adamw"), (None, "sgd"), ("plain", "muon")]
 )
 def test_an_optimizer_that_is_not_the_presets_brings_its_own_rate(
-    preset: str, optimizer: str
+    preset: str | None, optimizer: str
 ) -> None:
     values = {"name": "a", "preset": preset, "game": "tic_tac_toe"}
-    with pytest.raises(ValueError, match=rf'"{optimizer}" with .* needs a trainer.learning_rate'):
+    with pytest.raises(ValueError, match=rf'"{optimizer}" in place .* needs a trainer.learning_ra'):
         run_from_values(values | {"trainer": {"optimizer": optimizer}})
     given = {"optimizer": optimizer, "learning_rate": [0.03]}
     assert run_from_values(values | {"trainer": given}).trainer.learning_rate == (0.03,)
 
 
-def test_the_presets_own_optimizer_has_the_presets_rate() -> None:
+def test_the_default_optimizer_has_the_default_rate() -> None:
     values = {"name": "a", "game": "tic_tac_toe", "trainer": {"optimizer": "muon"}}
     assert run_from_values(values).trainer.learning_rate == (0.12,)
+
+
+RECIPE = {
+    "search": {
+        "root": "gumbel",
+        "num_simulations": 32,
+        "prove_results": True,
+        "decisive_moves": True,
+    },
+    "selfplay": {
+        "full_search_share": 1.0,
+        "max_ahead_positions": 20_000,
+        "random_opening_share": 0.9,
+        "random_opening_plies": None,
+        "forced_playouts": 0.0,
+        "prune_targets": False,
+        "root_policy_temperature": 1.0,
+    },
+    "resign": {"enabled": True},
+    "network": {"value_head": "outcome"},
+    "trainer": {
+        "batch_size": 256,
+        "optimizer": "muon",
+        "learning_rate": (0.12,),
+        "warmup_samples": 20_000,
+        "samples_per_position": 4.0,
+        "value_lambda": 0.9,
+        "growing_window": True,
+        "average_decay": 0.75,
+    },
+    "precision": {"variants": ("int8",)},
+    "evaluator": {"test": "sprt", "threshold": 0.5},
+}
+
+
+def test_a_run_file_of_two_lines_gets_the_recipe() -> None:
+    values = run_from_values({"name": "mine", "game": "tic_tac_toe"}).model_dump()
+    found = {section: {key: values[section][key] for key in RECIPE[section]} for section in RECIPE}
+    assert found == RECIPE
+
+
+@pytest.mark.parametrize(
+    ("game", "plies"),
+    [("tic_tac_toe", 4), ("connect_four", 21), ("othello", 24), ("go(size=19)", 24)],
+)
+def test_random_openings_are_half_of_the_longest_game_and_at_most_24(game: str, plies: int) -> None:
+    run = run_from_values({"name": "mine", "game": game})
+    assert selfplay_search(run).random_opening_plies == plies
+    own = {"name": "mine", "game": game, "selfplay": {"random_opening_plies": 3}}
+    assert selfplay_search(run_from_values(own)).random_opening_plies == 3
+
+
+def test_the_preset_fast_is_gone_with_the_way_out() -> None:
+    with pytest.raises(ValueError, match="the defaults replace this preset: leave the line out"):
+        run_from_values({"name": "mine", "game": "tic_tac_toe", "preset": "fast"})

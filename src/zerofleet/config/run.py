@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, Literal, cast
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from pydantic_settings import (
     BaseSettings,
     InitSettingsSource,
@@ -39,7 +39,7 @@ def _each_once(value: tuple[VariantPrecision, ...]) -> tuple[VariantPrecision, .
 class PrecisionSection(Section):
     """``[precision]``: variants of each model, and what they may lose against fp32."""
 
-    variants: Annotated[tuple[VariantPrecision, ...], AfterValidator(_each_once)] = ()
+    variants: Annotated[tuple[VariantPrecision, ...], AfterValidator(_each_once)] = ("int8",)
     """Precisions that each model is published in beside fp32: ``int8`` for CPUs, ``fp16`` for
     GPUs."""
     max_policy_kl: float = Field(default=0.005, gt=0)
@@ -129,14 +129,14 @@ class EvaluatorSection(Section):
     gate: bool = True
     """Play a match before promoting, as AlphaGo Zero did; off, every model that loads is promoted,
     as in AlphaZero (Silver et al. 2018)."""
-    test: Literal["fixed", "sprt"] = "fixed"
+    test: Literal["fixed", "sprt"] = "sprt"
     """fixed: all games, then the threshold; sprt: a sequential test on pairs that may stop early
     (Wald 1945, on pentanomial pair scores), then the threshold."""
     games: int = Field(default=400, ge=2)
     """Games of a match, or the most of them, in pairs of one opening with colours swapped."""
     num_simulations: int = Field(default=100, ge=1)
     """Simulations for each move of a match."""
-    threshold: float = Field(default=0.55, ge=0, le=1)
+    threshold: float = Field(default=0.5, ge=0, le=1)
     """The candidate is promoted when its score (draws count half) is above this."""
     draws_only: Literal["promote", "reject"] = "promote"
     """Verdict of a match in which every game was drawn: two players of equal strength."""
@@ -169,9 +169,8 @@ class RatingSection(Section):
     opponents: tuple[int, ...] = (1, 5, 15)
     """Opponents: the models that come so many places earlier among those that are rated."""
     anchors: Annotated[tuple[str, ...], AfterValidator(_all_known)] = ("random", "search")
-    """Fixed opponents: ``random``; ``search`` (no network: equal priors, value 0; by
-    the defaults of ``[search]``, with ``num_simulations``); ``gnugo:LEVEL``
-    (Go, when the program gnugo is on PATH)."""
+    """Fixed opponents. ``random`` plays at random. ``search`` is PUCT without a network (equal
+    priors, value 0). ``gnugo:LEVEL`` plays Go, if the program gnugo is on PATH."""
     num_simulations: int = Field(default=100, ge=1)
     """Simulations for each move of a rating game."""
     share: float = Field(default=0.2, ge=0, lt=1)
@@ -202,16 +201,24 @@ def _plain_name(value: str) -> str:
     return value
 
 
+def _no_fast(value: object) -> object:
+    if value == "fast":
+        raise ValueError(
+            "the defaults replace this preset: leave the line out (docs/presets.md lists the "
+            "differences)"
+        )
+    return value
+
+
 def _check_rate(preset: Values, given: object) -> None:
-    """An optimizer that is not the preset's learns nothing, or too much, at the preset's rate."""
+    """Refuse an optimizer at the rate of another one: it learns nothing, or too much."""
     trainer = cast("Values", given) if isinstance(given, dict) else {}
     known = preset.get("optimizer", TrainerSection.model_fields["optimizer"].default)
     named = trainer.get("optimizer", known)
     if named != known and "learning_rate" not in trainer:
         raise ValueError(
-            f'trainer.optimizer = "{named}" with a preset for "{known}" needs '
-            "a trainer.learning_rate of its own: sgd [0.06], adamw [0.002] and muon [0.12] were "
-            "measured"
+            f'trainer.optimizer = "{named}" in place of "{known}" needs a trainer.learning_rate of '
+            "its own: sgd [0.06], adamw [0.002] and muon [0.12] were measured"
         )
 
 
@@ -230,9 +237,9 @@ class RunConfig(BaseSettings):
     """Name of the run: its rows, its model and its pointer carry it."""
     seed: int = Field(default=1, ge=0, lt=2**63)
     """Seed of the network's first weights and of everything sampled."""
-    preset: Literal["fast", "agz", "plain"] = "fast"
-    """What the file starts from: ``fast`` adds the accelerations of later work, ``agz`` has the
-    numbers of the AlphaGo Zero paper, ``plain`` only the defaults below."""
+    preset: Annotated[Literal["agz", "plain"] | None, BeforeValidator(_no_fast)] = None
+    """Values to start from in place of the defaults: ``agz`` has the numbers of the AlphaGo Zero
+    paper, ``plain`` is the bare algorithm. Unset: the defaults, which are what we recommend."""
     game: GameSection
     search: SearchSection = SearchSection()
     resign: ResignSection = ResignSection()
@@ -254,7 +261,7 @@ class RunConfig(BaseSettings):
     def _on_a_preset(cls, values: dict[str, Any]) -> dict[str, Any]:
         if isinstance(values.get("game"), str):
             values = {**values, "game": {"name": values["game"]}}
-        preset = values.get("preset", "fast")
+        preset = values.get("preset")
         known = isinstance(preset, str) and preset in PRESETS  # else the field's check says so
         base = PRESETS[preset] if known else {}
         _check_rate(base.get("trainer", {}), values.get("trainer"))
@@ -267,8 +274,7 @@ class RunConfig(BaseSettings):
         if given and play.temperature_halflife > 0:
             raise ValueError(
                 f"selfplay.temperature_moves = {play.temperature_moves} has no effect with "
-                f"selfplay.temperature_halflife = {play.temperature_halflife:g} (the preset fast "
-                "has one): leave it out, or set temperature_halflife = 0"
+                f"selfplay.temperature_halflife = {play.temperature_halflife:g}: give one of them"
             )
         return self
 

@@ -25,10 +25,10 @@ class SearchSection(Section):
     ``[selfplay]``.
     """
 
-    num_simulations: int = Field(default=100, ge=1)
+    num_simulations: int = Field(default=32, ge=1)
     """Simulations for each move of self-play. Client searches default to the largest of this,
     ``evaluator.num_simulations`` and ``rating.num_simulations``."""
-    root: Literal["puct", "gumbel"] = "puct"
+    root: Literal["puct", "gumbel"] = "gumbel"
     """How the root chooses: ``puct``, or ``gumbel`` for Gumbel sampling with sequential halving
     (Danihelka et al., ICLR 2022). Gumbel improves the policy even at a few simulations. The root's
     value is then that of the improved policy. Client searches always use PUCT, so that more visits
@@ -53,11 +53,11 @@ class SearchSection(Section):
     virtual_loss: float = Field(default=1.0, ge=0)
     """Losses that a path counts while its leaf is being predicted. Only matters where one tree has
     several leaves in flight."""
-    prove_results: bool = False
+    prove_results: bool = True
     """Back up wins, draws and losses that the rules make certain. Moves that certainly lose are not
     searched again, and a search whose result is certain ends. Self-play plays the rest of such a
     game along the proof (Winands et al. 2008, "Monte-Carlo Tree Search Solver")."""
-    decisive_moves: bool = False
+    decisive_moves: bool = True
     """With ``prove_results``: below the root, a position whose player can win at once is won
     without asking the network, and a root's first simulation plays such a move. The same holds
     where every move ends the game. Games written in Python and OpenSpiel's are left out: trying
@@ -88,7 +88,7 @@ class SelfplaySection(Section):
     """Seconds of silence after which another worker may adopt a worker's saved games."""
     spool_games: int = Field(default=20_000, ge=1)
     """Finished games held in memory while Postgres is down. Beyond them, play pauses."""
-    max_ahead_positions: int = Field(default=0, ge=0)
+    max_ahead_positions: int = Field(default=20_000, ge=0)
     """Pause play while the trainer has this many unread positions; 0: never pause."""
     full_search_share: float = Field(default=1.0, gt=0, le=1)
     """Share of moves, drawn at random, that get the full search and become training targets
@@ -101,11 +101,13 @@ class SelfplaySection(Section):
     ``search.num_simulations``, and fast searches in proportion. Unset: all from the start."""
     simulations_growth_models: int = Field(default=0, ge=0)
     """Model versions after the first one, rejected ones too, over which the simulations grow."""
-    random_opening_share: float = Field(default=1.0, ge=0, le=1)
+    random_opening_share: float = Field(default=0.9, ge=0, le=1)
     """Share of games that begin with random plies, which are no training targets. They keep games
     different once the player is sure of its moves."""
-    random_opening_plies: int = Field(default=0, ge=0)
-    """Most plies of a random opening. Each such game draws a number from 0 to this."""
+    random_opening_plies: int | None = Field(default=None, ge=0)
+    """Most plies of a random opening. Each such game draws a number from 0 to this; 0: no random
+    openings. Unset: half of the longest game, at most 24. Raise it in games that are much longer,
+    such as Othello."""
     opening_actions: Literal["uniform", "policy", "mixed"] = "uniform"
     """How opening actions are drawn: evenly, by the network's policy as in KataGo, or mixed. Mixed
     draws a share for each game, and takes that share of its actions from the policy."""
@@ -154,7 +156,7 @@ class SelfplaySection(Section):
 class ResignSection(Section):
     """``[resign]``: early resignation with an automatic threshold (Nature 2017, Methods)."""
 
-    enabled: bool = False
+    enabled: bool = True
     """Resign when the root's value and its best child's are both below the threshold, v_resign."""
     play_on_share: float = Field(default=0.1, gt=0, le=1)
     """Share of games, drawn at their start, in which no player resigns. v_resign is computed from

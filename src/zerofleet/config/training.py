@@ -28,7 +28,7 @@ class NetworkSection(Section):
     """Filters of the value head's 1x1 convolution."""
     value_hidden: int = Field(default=64, ge=1, le=65_536)
     """Width of the value head's hidden layer (256 in the paper)."""
-    value_head: Literal["scalar", "outcome"] = "scalar"
+    value_head: Literal["scalar", "outcome"] = "outcome"
     """scalar: one number, learnt by squared error, as in the paper; outcome: probabilities of win,
     draw and loss, as Lc0 has them, learnt by cross-entropy against two tosses of a coin that wins
     with (1 + value) / 2 (of a drawn game 25, 50 and 25%), of which the model tells P(win) -
@@ -45,7 +45,7 @@ class TrainerSection(Section):
 
     batch_size: int = Field(default=256, ge=1)
     """Positions of one step."""
-    learning_rate: tuple[Annotated[float, Field(ge=0)], ...] = (0.01,)
+    learning_rate: tuple[Annotated[float, Field(ge=0)], ...] = (0.12,)
     """One learning rate, or several, which come in this order ..."""
     learning_rate_steps: tuple[int, ...] = ()
     """... each change at one of these steps (one fewer than the rates)."""
@@ -62,9 +62,9 @@ class TrainerSection(Section):
     on, over restarts; more than a minute between two steps counts as one minute."""
     annealing_share: float = Field(default=0.25, gt=0, le=1)
     """Last share of the budget over which it falls."""
-    warmup_samples: int = Field(default=0, ge=0)
+    warmup_samples: int = Field(default=20_000, ge=0)
     """The rate rises in a straight line from a twentieth over the first this many samples."""
-    optimizer: Literal["sgd", "adamw", "muon"] = "sgd"
+    optimizer: Literal["sgd", "adamw", "muon"] = "muon"
     """SGD with momentum, as in the paper; AdamW (Loshchilov and Hutter 2019, arXiv 1711.05101); or
     Muon (Jordan et al. 2024), which makes the steps of the convolution kernels larger than 1x1
     orthogonal; all other weights take SGD's step at the same rate. Each needs a ``learning_rate``
@@ -79,7 +79,7 @@ class TrainerSection(Section):
     off."""
     value_loss_weight: float = Field(default=1.0, gt=0)
     """Weight of the value's loss beside the policy's cross-entropy."""
-    value_lambda: float = Field(default=1.0, ge=0, le=1)
+    value_lambda: float = Field(default=0.9, ge=0, le=1)
     """The value's target is the lambda-return of the searches' root values and the game's result
     (Sutton and Barto 2018, section 12.1); 1: the result alone, as in the paper."""
     soft_policy_weight: float = Field(default=0.0, ge=0)
@@ -102,7 +102,7 @@ class TrainerSection(Section):
     """Only the most recent this many games are sampled."""
     window_positions: int = Field(default=1_000_000, ge=1)
     """The window holds at most this many positions in memory."""
-    growing_window: bool = False
+    growing_window: bool = True
     """Sample the newest ``c (1 + beta ((N / c)^alpha - 1) / alpha)`` of all N positions so far (Wu
     2019, appendix C) instead of the whole window, which still bounds it."""
     growing_window_positions: int = Field(default=250_000, ge=1)
@@ -129,7 +129,7 @@ class TrainerSection(Section):
     """State for resuming is written this often: the most that a crash loses."""
     metrics_every_steps: int = Field(default=100, ge=1)
     """Losses are recorded this often, on trained and on held-out games."""
-    average_decay: float = Field(default=0.0, ge=0, lt=1)
+    average_decay: float = Field(default=0.75, ge=0, lt=1)
     """Published weights are an exponential average of snapshots with this decay, at first their
     mean; 0: the last."""
     average_every_steps: int = Field(default=50, ge=1)

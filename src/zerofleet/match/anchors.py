@@ -31,6 +31,7 @@ from zerofleet.match.play_match import (
 from zerofleet.prediction import Prediction
 from zerofleet.search_configs import match_search
 
+_PUCT = SearchSection(root="puct", prove_results=False, decisive_moves=False)
 _GNUGO = re.compile(r"gnugo:(10|[1-9])")
 NO_GNUGO = (
     "the program gnugo is not on PATH: install GNU Go (Debian and Ubuntu: apt-get install gnugo, "
@@ -63,9 +64,8 @@ def anchor_player(
     Args:
         name: of the anchor.
         game: name of the game.
-        num_simulations: of the anchor ``search``, whose other settings are the defaults whatever
-            the run's are: a Gumbel root would look at its first 16 actions alone, all priors
-            being equal.
+        num_simulations: of the anchor ``search``. Its other settings never change: it is the same
+            opponent in all runs.
         seed: of what ``random`` draws.
         programs: those that it starts end with this.
         thinking: how many programs may choose an action at once.
@@ -76,7 +76,7 @@ def anchor_player(
     if name == "random":
         return RandomPlayer(game, seed)
     if name == "search":
-        return SearchPlayer(NoNetwork(game), match_search(SearchSection(), num_simulations))
+        return SearchPlayer(NoNetwork(game), match_search(_PUCT, num_simulations))
     level = _GNUGO.fullmatch(name)
     command = gnugo_command(int(level[1]), GoRules.of(game)) if level and is_go(game) else None
     if command is None:
