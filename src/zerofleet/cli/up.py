@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tomllib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -16,6 +17,7 @@ from zerofleet.errors import ConfigError
 
 if TYPE_CHECKING:
     from zerofleet.config import RunConfig
+    from zerofleet.local.data_folder import DataFolder
 
 
 _CHECKED_GAMES = 10
@@ -85,6 +87,8 @@ def up(
     run = _checked_run(run_file, override or [])
     ending = parsed.of_run(run, run_file)
     with Start(data or default_folder(run.name), run, run_file) as start:
+        if start.folder.is_of_1_0():
+            _tell_of_1_0(start.folder, run_file)
         if has_own_postgres(start.folder, database_url):
             run = with_disk_limit(run)
         local_run = LocalRun(
@@ -100,6 +104,25 @@ def up(
         reached = local_run.go(database_url, redis_url, start)
     if not reached:
         raise typer.Exit(130)  # as a shell names an interrupted program
+
+
+def _tell_of_1_0(folder: DataFolder, run_file: Path) -> None:
+    """Say in one line that a data folder of 1.0 is carried over, and with which settings."""
+    from zerofleet.config.renamed import OF_1_0, carry_over
+
+    if run_file.resolve() != folder.run_file:
+        echo(
+            f"{folder.root} is of zerofleet 1.0, and the run goes on with {run_file}. To go on "
+            f"with the settings that it had, start {folder.root / OF_1_0}.",
+            err=True,
+        )
+        return
+    dropped = carry_over(tomllib.loads(folder.run_file.read_text(encoding="utf-8")))
+    echo(
+        f"{folder.run_file} is of zerofleet 1.0. It gets today's keys with the values that it had; "
+        f"the old file is kept as {OF_1_0}.{''.join(f' {line}.' for line in dropped)}",
+        err=True,
+    )
 
 
 def with_disk_limit(run: RunConfig) -> RunConfig:

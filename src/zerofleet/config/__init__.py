@@ -14,6 +14,7 @@ from zerofleet.config.load import (
     near_key,
     read_settings,
     run_file_text,
+    stored_run,
 )
 from zerofleet.config.process_settings import ENV_PREFIX, ProcessSettings
 from zerofleet.config.run import (
@@ -70,4 +71,5 @@ __all__ = [
     "read_settings",
     "run_file_text",
     "run_from_values",
+    "stored_run",
 ]

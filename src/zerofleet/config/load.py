@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import difflib
 import os
 import re
@@ -15,7 +16,8 @@ from pydantic import BaseModel, ValidationError
 
 from zerofleet.config.presets import merge
 from zerofleet.config.process_settings import ENV_PREFIX, Environment, ProcessSettings, variable_of
-from zerofleet.config.run import RunConfig
+from zerofleet.config.renamed import FORMAT, carry_over, is_of_1_0, renamed
+from zerofleet.config.run import RunConfig, run_from_values
 from zerofleet.config.training import NetworkSection, TrainerSection
 from zerofleet.errors import ConfigError
 
@@ -62,6 +64,8 @@ def load_run(path: Path, options: Mapping[str, str] | None = None) -> RunConfig:
         RecursionError,
     ) as error:  # a number of 5,000 digits raises no TOMLDecodeError
         raise ConfigError(f"{path} is not a TOML file: {error}") from error
+    if is_of_1_0(path, values):
+        carry_over(values)
     options = options or {}
     environment = Environment(RunConfig, options)
     given = environment()
@@ -78,9 +82,10 @@ def load_run(path: Path, options: Mapping[str, str] | None = None) -> RunConfig:
 
 
 def run_file_text(path: Path, run: RunConfig, keys: Mapping[str, Any] | None = None) -> str:
-    """A run file's text in which every key that the environment gives has the run's value.
+    """Return a run file's text in which every key that the environment gives has the run's value.
 
-    A key that the environment unsets is left out: TOML has no null.
+    A key that the environment unsets is left out: TOML has no null. The text names the format of
+    its keys, and a copy that 1.0 kept is carried over.
 
     Args:
         path: the run file; its comments and what else it says stay as they are.
@@ -88,8 +93,14 @@ def run_file_text(path: Path, run: RunConfig, keys: Mapping[str, Any] | None = N
         keys: sections with further keys that get the run's value, where that is not the file's.
     """
     text = path.read_text(encoding="utf-8")
+    in_file = tomllib.loads(text)
+    if "format" not in in_file:
+        if is_of_1_0(path, in_file):
+            text = _carried_text(text)
+        text = f"format = {FORMAT}\n{text}"
+        in_file = tomllib.loads(text)
     given = Environment(RunConfig)()
-    values, in_file = run.model_dump(mode="json"), tomllib.loads(text)
+    values = run.model_dump(mode="json")
     for section, names in (keys or {}).items():
         for name in names:
             if values[section][name] != in_file.get(section, {}).get(name):
@@ -123,6 +134,27 @@ def read_settings(kind: type[_Settings], arguments: Sequence[str]) -> _Settings:
         first = error.errors()[0]
         variable = ENV_PREFIX + "__".join(str(part) for part in first["loc"]).upper()
         raise ConfigError(f"{variable} = {first['input']!r}: {first['msg']}") from error
+
+
+def stored_run(values: dict[str, Any]) -> RunConfig:
+    """Rebuild a run from its configuration in Postgres, which 1.0 may have stored.
+
+    Raises:
+        ValueError: a newer zerofleet stored it, or somebody else.
+    """
+    values = copy.deepcopy(values)
+    if "format" not in values:
+        carry_over(values)
+    return run_from_values(values)
+
+
+def _carried_text(text: str) -> str:
+    """Return the text of a run file of 1.0 with today's keys; its comments stay."""
+    import tomlkit
+
+    document = tomlkit.parse(text)
+    carry_over(document)
+    return tomlkit.dumps(document)
 
 
 def _unknown_sections() -> list[str]:
@@ -191,7 +223,8 @@ def _explained(
         message = each["msg"].removeprefix("Value error, ")
         if each["type"] == "extra_forbidden":
             is_rule = location in rule_like and (location[0] == "game" or len(location) == 1)
-            hint = rules if rules and is_rule else near_key(location[-1], location[:-1])
+            hint = rules if rules and is_rule else ""
+            hint = hint or renamed(key) or near_key(location[-1], location[:-1])
             meant.update(re.findall(r"'([\w.]+)'", hint))
             lines.append(f"{where}: unknown key '{key}'{hint}")
         elif each["type"] == "missing":

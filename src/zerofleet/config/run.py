@@ -235,6 +235,9 @@ class RunConfig(BaseSettings):
 
     name: Annotated[str, AfterValidator(_plain_name)]
     """Name of the run: its rows, its model and its pointer carry it."""
+    format: Literal[2] = 2
+    """Format of the keys. A run file need not name it. The copy in a data folder does, so that a
+    later version can read it."""
     seed: int = Field(default=1, ge=0, lt=2**63)
     """Seed of the network's first weights and of everything sampled."""
     preset: Annotated[Literal["agz", "plain"] | None, BeforeValidator(_no_fast)] = None

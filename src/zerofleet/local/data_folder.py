@@ -6,6 +6,7 @@
                             shared by the commands that use another's stores
     DATA/run.toml           the run file as it was when the run was last started, with what --set
                             and the environment said over it
+    DATA/run-1.0.toml       run.toml as zerofleet 1.0 kept it, in a folder that 1.0 made
     DATA/lock               held with flock by the command that runs the stores
     DATA/running.json       where the holder's stores and services listen
     DATA/usage.json         wall and CPU seconds of the run since its first game
@@ -24,14 +25,15 @@ import resource
 import shlex
 import stat
 import time
+import tomllib
 from collections.abc import Callable, Generator
 from dataclasses import asdict, dataclass
 from io import FileIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, cast
 
+from zerofleet.config.renamed import MARKER, OF_1_0, is_of_1_0
 from zerofleet.errors import ConfigError, ZerofleetError, is_disk_full, shared_memory_full
-from zerofleet.fleet.disk import MARKER
 from zerofleet.printable import printable
 
 if TYPE_CHECKING:
@@ -39,7 +41,7 @@ if TYPE_CHECKING:
 
 
 FORMAT = 1
-REPLACED = ("run.toml", "stores.json", "page.json")
+REPLACED = ("run.toml", OF_1_0, "stores.json", "page.json")
 """Files that a start replaces, and that a start which fails gives back."""
 _PRIVATE = (MARKER, "lock", *REPLACED, "models", "checkpoints", "logs", "engines", "valkey")
 OLD = ".before"
@@ -211,6 +213,8 @@ class DataFolder:
         text = run_file_text(run_file, run, {"retention": {"max_disk_gb": None}})
         try:
             with full_disk_named(self.root):
+                if self.is_of_1_0():
+                    write_private(self.root / OF_1_0, self.run_file.read_text(encoding="utf-8"))
                 write_private(self.run_file, text)
         except OSError as error:
             raise ConfigError(
@@ -222,6 +226,14 @@ class DataFolder:
     def run_file(self) -> Path:
         """The run file that the services of this folder read."""
         return self.root / "run.toml"
+
+    def is_of_1_0(self) -> bool:
+        """Return whether the folder's run file is one that zerofleet 1.0 kept."""
+        try:
+            values = tomllib.loads(self.run_file.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return False  # a new folder, or a damaged file, which whoever loads it reports
+        return is_of_1_0(self.run_file, values)
 
     @property
     def logs(self) -> Path:

@@ -15,8 +15,8 @@ from typing import Any, Self
 from zerofleet_core import GameSpec
 
 from zerofleet.config import RunConfig
+from zerofleet.config.renamed import MARKER
 from zerofleet.errors import ConfigError
-from zerofleet.fleet.disk import MARKER
 from zerofleet.local.data_folder import OLD, REPLACED, DataFolder, full_disk_named, is_log
 from zerofleet.local.postgres import SHARED
 from zerofleet.local.postgres_cluster import Cluster
