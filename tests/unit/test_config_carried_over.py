@@ -137,9 +137,14 @@ def test_a_start_rewrites_the_kept_run_file_and_keeps_the_old_one(
 
 def test_a_start_that_fails_leaves_a_folder_of_1_0(folder: DataFolder, name: str) -> None:
     before, run = folder.run_file.read_bytes(), load_run(folder.run_file)
-    with pytest.raises(ConfigError), Start(folder.root, run, folder.run_file) as start:
-        start.write(run)
-        raise ConfigError("no")
+
+    def start_and_fail() -> None:
+        with Start(folder.root, run, folder.run_file) as start:
+            start.write(run)
+            raise ConfigError("no")
+
+    with pytest.raises(ConfigError, match="no"):
+        start_and_fail()
     assert folder.run_file.read_bytes() == before
     assert not (folder.root / OF_1_0).exists()
     assert folder.is_of_1_0()
