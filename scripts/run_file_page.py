@@ -11,6 +11,7 @@ from pydantic_core import PydanticUndefined
 
 from zerofleet.config import ProcessSettings, RunConfig
 from zerofleet.config.presets import PRESETS
+from zerofleet.config.section import BASIC
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "run-file.md"
 HEAD = """# The run file
@@ -19,6 +20,7 @@ One TOML file describes one run and is read by every service.
 Strongest first: `--set search.num_simulations=200` of `zerofleet up`, the environment
 (`ZEROFLEET_SEARCH__NUM_SIMULATIONS=200`), the file, its preset if it names one, the defaults.
 An unknown key is an error that names the nearest known one.
+Each section lists its basic keys first; most runs set only these.
 This page is generated from `zerofleet/config/` by `scripts/run_file_page.py`.
 """
 PRESETS_HEAD = """## Presets
@@ -43,11 +45,11 @@ def main() -> int:
 def render() -> str:
     """The page: top-level keys, each section, then the settings of a process."""
     plain = {key: field for key, field in RunConfig.model_fields.items() if not section(field)}
-    parts = [HEAD, "## Top level\n", table(plain), PRESETS_HEAD, presets_table()]
+    parts = [HEAD, "## Top level\n", *groups(plain), PRESETS_HEAD, presets_table()]
     for key, field in RunConfig.model_fields.items():
         model = section(field)
         if model:
-            parts += [f"## `[{key}]`\n", table(model.model_fields)]
+            parts += [f"## `[{key}]`\n", *groups(model.model_fields)]
     parts += [
         "## Settings of a process\n",
         "Where a process finds the others: `ZEROFLEET_DATABASE_URL` and so on.\n",
@@ -63,6 +65,14 @@ def section(field: FieldInfo) -> type[BaseModel] | None:
         if isinstance(option, type) and issubclass(option, BaseModel):
             return option
     return None
+
+
+def groups(fields: dict[str, FieldInfo]) -> list[str]:
+    """The table of the basic keys, then that of the advanced ones."""
+    basic = {key: field for key, field in fields.items() if field.json_schema_extra == BASIC}
+    advanced = {key: field for key, field in fields.items() if key not in basic}
+    tables = [table(basic)] if basic else []
+    return [*tables, "Advanced:\n", table(advanced)] if advanced else tables
 
 
 def table(fields: dict[str, FieldInfo]) -> str:

@@ -30,7 +30,6 @@ _OF_PLAY = {
     "engines",
     "save_every_plies",
     "lease_seconds",
-    "spool_games",
     "max_ahead_positions",
 }
 """Keys of ``[selfplay]`` that say nothing about the search."""

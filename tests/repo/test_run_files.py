@@ -62,22 +62,13 @@ def test_the_page_of_keys_is_fresh() -> None:
             "max_ahead_positions = 1000 would pause play before training can start: give 2000",
         ),
         (
-            'name = "a"\n[game]\nname = "tic_tac_toe"\n[selfplay]\nsimulations_start = 9',
-            "simulations_start = 9 and simulations_growth_models = 0: give both",
-        ),
-        (
-            'name = "a"\n[game]\nname = "tic_tac_toe"\n[selfplay]\nsimulations_start = 101\n'
-            "simulations_growth_models = 5",
-            "simulations_start = 101 is above search.num_simulations = 32: lower the first",
-        ),
-        (
             'name = "a"\n[game]\nname = "tic_tac_toe"\n[selfplay]\ntemperature_moves = 6\n'
             "temperature_halflife = 8",
             "temperature_moves = 6 has no effect with selfplay.temperature_halflife = 8",
         ),
         (
-            'name = "a"\n[game]\nname = "tic_tac_toe"\n[trainer]\nage_halflife = -1',
-            "trainer.age_halflife = -1",
+            'name = "a"\n[game]\nname = "tic_tac_toe"\n[trainer]\nwarmup_samples = -1',
+            "trainer.warmup_samples = -1",
         ),
         (
             'name = "a"\n[game]\nname = "tic_tac_toe"\n[precision]\nvariants = ["int4"]',

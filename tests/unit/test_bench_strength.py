@@ -28,7 +28,6 @@ SMALL = (
     "trainer.budget_minutes=5",
     "search.num_simulations=12",
     "selfplay.games_per_engine=64",
-    "resign.min_games=5",
 )
 
 
@@ -50,7 +49,7 @@ def test_one_seed_gives_one_run_whoever_learns_beside_it(
 ) -> None:
     file = tmp_path / "rows.jsonl"
     same = "search.c_puct=1.5"
-    other = "search.c_puct=3,trainer.policy_surprise_share=0.5,trainer.opponent_policy_weight=0.15"
+    other = "search.c_puct=3,trainer.opponent_policy_weight=0.15"
     strength.main(
         arguments(
             "--steps=25", "--simulations=2", f"--output={file}", "--compare", "-", same, other

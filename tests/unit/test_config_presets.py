@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from zerofleet_core import SelfPlay
 
-from zerofleet.config import RunConfig, run_from_values
+from zerofleet.config import RunConfig, TrainerSection, run_from_values
 from zerofleet.search_configs import selfplay_search
 
 GAME = "go(size=19)"
@@ -41,10 +41,8 @@ PRINTED = {
         "window_games": 500_000,
         "learning_rate": (0.01, 0.001, 0.0001),
         "learning_rate_steps": (400_000, 600_000),
-        "schedule": "steps",
         "momentum": 0.9,
         "l2": 1e-4,
-        "value_loss_weight": 1.0,  # "weighted equally"
         "checkpoint_every_steps": 1000,
         "publish_every_steps": 1000,  # each checkpoint is judged
         "augment": True,
@@ -59,7 +57,7 @@ PRINTED = {
 }
 # What came after the paper is off.
 LATER = {
-    "search": {"c_puct_growth": 0.0, "prove_results": False, "decisive_moves": False},
+    "search": {"prove_results": False, "decisive_moves": False},
     "selfplay": {
         "full_search_share": 1.0,
         "random_opening_plies": 0,
@@ -71,8 +69,6 @@ LATER = {
         "prune_targets": False,
         "temperature_halflife": 0.0,
         "fork_share": 0.0,
-        "simulations_start": None,
-        "simulations_growth_models": 0,
     },
     "network": {
         "global_pooling": False,
@@ -92,9 +88,6 @@ LATER = {
         "opponent_policy_weight": 0.0,
         "final_planes_weight": 0.0,
         "final_score_weight": 0.0,
-        "policy_surprise_share": 0.0,
-        "repeated_positions": "all",
-        "age_halflife": 0.0,
     },
     "precision": {"variants": ()},
 }
@@ -110,6 +103,10 @@ def test_agz_is_what_the_paper_says(agz: RunConfig, said: dict[str, dict[str, ob
     values = agz.model_dump()
     found = {section: {key: values[section][key] for key in keys} for section, keys in said.items()}
     assert found == said
+
+
+def test_the_losses_are_weighted_equally() -> None:
+    assert TrainerSection.value_loss_weight == 1.0
 
 
 def leaves(run: RunConfig, **other: float) -> list[bytes]:

@@ -8,7 +8,7 @@ from zerofleet.config import OverfitSection
 from zerofleet.fleet.figures import Measurement
 from zerofleet.learning.overfit import OverfitWatch
 
-SETTINGS = {"max_policy_gap": 0.2, "max_value_gap": 0.1, "smoothing": 0.0, "min_positions": 100}
+SETTINGS = {"max_policy_gap": 0.2, "max_value_gap": 0.1}
 
 
 def measured(policy_loss: float, value_loss: float, error: float | None = 0.001) -> Measurement:
@@ -31,8 +31,10 @@ def measured(policy_loss: float, value_loss: float, error: float | None = 0.001)
     )
 
 
-def watch(**settings: object) -> OverfitWatch:
-    return OverfitWatch(OverfitSection(**{**SETTINGS, **settings}))
+def watch(smoothing: float = 0.0, **settings: object) -> OverfitWatch:
+    constants = {"smoothing": smoothing, "min_positions": 100, "__module__": __name__}
+    section = type("OverfitSection", (OverfitSection,), constants)
+    return OverfitWatch(section(**{**SETTINGS, **settings}))
 
 
 def look(

@@ -22,8 +22,6 @@ FORMAT = 2
 _TO_SELFPLAY = (
     "full_search_share",
     "fast_simulations",
-    "simulations_start",
-    "simulations_growth_models",
     "random_opening_share",
     "random_opening_plies",
     "opening_actions",
@@ -48,7 +46,41 @@ _TO_SELFPLAY = (
 MOVED = {f"search.{key}": f"selfplay.{key}" for key in _TO_SELFPLAY}
 """Today's place of each key that moved."""
 
-GONE: dict[str, tuple[object, str]] = {}
+_FIXED = "no run needed another value"
+_NO_GAIN = "it was measured to give nothing (docs/learning.md)"
+
+GONE: dict[str, tuple[object, str]] = {
+    "search.simulations_start": (None, "few simulations at a Gumbel root need no growth"),
+    "search.simulations_growth_models": (0, "few simulations at a Gumbel root need no growth"),
+    "search.c_puct_growth": (0.0, "c_puct is constant; set it for the number of simulations"),
+    "search.c_puct_base": (19_652.0, "c_puct is constant; set it for the number of simulations"),
+    "search.gumbel_c_visit": (50.0, "the paper's value is used"),
+    "search.gumbel_c_scale": (1.0, "the paper's value is used"),
+    "selfplay.spool_games": (20_000, _FIXED),
+    "resign.min_games": (100, _FIXED),
+    "resign.window_games": (1_000, _FIXED),
+    "resign.every_seconds": (30.0, _FIXED),
+    "trainer.schedule": ("steps", "learning_rate_steps count steps"),
+    "trainer.value_loss_weight": (1.0, _NO_GAIN),
+    "trainer.growing_window_alpha": (0.75, "the paper's value is used"),
+    "trainer.growing_window_beta": (0.4, "the paper's value is used"),
+    "trainer.policy_surprise_share": (0.0, _NO_GAIN),
+    "trainer.repeated_positions": ("all", _NO_GAIN),
+    "trainer.age_halflife": (0.0, _NO_GAIN),
+    "trainer.channels_last": (True, "no run needed another value"),
+    "overfit.smoothing": (0.8, _FIXED),
+    "overfit.slow_factor": (0.25, _FIXED),
+    "overfit.min_positions": (1_000, _FIXED),
+    "retention.models_every": (10, _FIXED),
+    "precision.calibration_positions": (512, _FIXED),
+    "precision.check_positions": (1_024, _FIXED),
+    "evaluator.sprt_error": (0.05, _FIXED),
+    "rating.share": (0.2, _FIXED),
+    "scaling.grow_above": (1.1, _FIXED),
+    "scaling.shrink_below": (0.8, _FIXED),
+    "scaling.max_wait": (1.0, _FIXED),
+    "scaling.inference_load": (0.8, _FIXED),
+}
 """The value that each key without a successor had by default, and why it is gone."""
 
 _FAST: dict[str, dict[str, Any]] = {

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from zerofleet.config.section import Section
+from zerofleet.config.section import BASIC, Section
 
 
 class GameSection(Section):
     """``[game]``: what is played."""
 
-    name: str
+    name: str = Field(json_schema_extra=BASIC)
     """A game of the core with its rules (``go(size=9,komi=7.5)``), ``openspiel:chess``, or
     ``python:module:Class``. operations.md lists the rules of each. ``game = "..."`` at the top
     level says the same."""
@@ -25,31 +25,22 @@ class SearchSection(Section):
     ``[selfplay]``.
     """
 
-    num_simulations: int = Field(default=32, ge=1)
+    num_simulations: int = Field(default=32, ge=1, json_schema_extra=BASIC)
     """Simulations for each move of self-play. Client searches default to the largest of this,
     ``evaluator.num_simulations`` and ``rating.num_simulations``."""
-    root: Literal["puct", "gumbel"] = "gumbel"
+    root: Literal["puct", "gumbel"] = Field(default="gumbel", json_schema_extra=BASIC)
     """How the root chooses: ``puct``, or ``gumbel`` for Gumbel sampling with sequential halving
     (Danihelka et al., ICLR 2022). Gumbel improves the policy even at a few simulations. The root's
     value is then that of the improved policy. Client searches always use PUCT, so that more visits
     mean a better action."""
-    c_puct: float = Field(default=1.5, gt=0)
+    c_puct: float = Field(default=1.5, gt=0, json_schema_extra=BASIC)
     """Exploration constant of PUCT: ``Q + c_puct * P * sqrt(sum N) / (1 + N)``."""
-    c_puct_growth: float = Field(default=0.0, ge=0)
-    """Growth of ``c_puct`` with a node's visits: this * ``ln(1 + (1 + sum N) / c_puct_base)`` is
-    added."""
-    c_puct_base: float = Field(default=19_652.0, gt=0)
-    """Visits at which the growth of ``c_puct`` sets in."""
     fpu: Literal["zero", "reduction"] = "reduction"
     """Value of an unvisited action: 0 as in AlphaGo Zero, or the parent's value, reduced."""
     fpu_reduction: float = Field(default=0.2, ge=0)
     """With ``fpu = "reduction"``: parent's value - this * sqrt(prior mass already visited)."""
     gumbel_actions: int = Field(default=16, ge=1)
     """Actions that a Gumbel root considers."""
-    gumbel_c_visit: float = Field(default=50.0, ge=0)
-    """Gumbel root: ``sigma(q) = (c_visit + max N) * c_scale * q``, q in [0, 1]."""
-    gumbel_c_scale: float = Field(default=1.0, gt=0)
-    """Gumbel root: see ``gumbel_c_visit``."""
     virtual_loss: float = Field(default=1.0, ge=0)
     """Losses that a path counts while its leaf is being predicted. Only matters where one tree has
     several leaves in flight."""
@@ -77,7 +68,7 @@ class SearchSection(Section):
 class SelfplaySection(Section):
     """``[selfplay]``: how workers play and explore. Matches and exams use none of this."""
 
-    games_per_engine: int = Field(default=256, ge=1)
+    games_per_engine: int = Field(default=256, ge=1, json_schema_extra=BASIC)
     """Games that one engine plays at once, about the leaves of one message."""
     engines: int = Field(default=2, ge=1)
     """Engines in one worker: one searches while the other waits for predictions."""
@@ -86,9 +77,9 @@ class SelfplaySection(Section):
     at most 2."""
     lease_seconds: float = Field(default=30.0, gt=0)
     """Seconds of silence after which another worker may adopt a worker's saved games."""
-    spool_games: int = Field(default=20_000, ge=1)
+    spool_games: ClassVar[int] = 20_000
     """Finished games held in memory while Postgres is down. Beyond them, play pauses."""
-    max_ahead_positions: int = Field(default=20_000, ge=0)
+    max_ahead_positions: int = Field(default=20_000, ge=0, json_schema_extra=BASIC)
     """Pause play while the trainer has this many unread positions; 0: never pause."""
     full_search_share: float = Field(default=1.0, gt=0, le=1)
     """Share of moves, drawn at random, that get the full search and become training targets
@@ -96,15 +87,10 @@ class SelfplaySection(Section):
     fast_simulations: int | None = Field(default=None, ge=1)
     """Simulations of the other moves, which get no noise. Unset: a tenth of
     ``search.num_simulations``."""
-    simulations_start: int | None = Field(default=None, ge=1)
-    """Simulations of a full search by the first model. They grow in a straight line to
-    ``search.num_simulations``, and fast searches in proportion. Unset: all from the start."""
-    simulations_growth_models: int = Field(default=0, ge=0)
-    """Model versions after the first one, rejected ones too, over which the simulations grow."""
-    random_opening_share: float = Field(default=0.9, ge=0, le=1)
+    random_opening_share: float = Field(default=0.9, ge=0, le=1, json_schema_extra=BASIC)
     """Share of games that begin with random plies, which are no training targets. They keep games
     different once the player is sure of its moves."""
-    random_opening_plies: int | None = Field(default=None, ge=0)
+    random_opening_plies: int | None = Field(default=None, ge=0, json_schema_extra=BASIC)
     """Most plies of a random opening. Each such game draws a number from 0 to this; 0: no random
     openings. Unset: half of the longest game, at most 24. Raise it in games that are much longer,
     such as Othello."""
@@ -156,7 +142,7 @@ class SelfplaySection(Section):
 class ResignSection(Section):
     """``[resign]``: early resignation with an automatic threshold (Nature 2017, Methods)."""
 
-    enabled: bool = True
+    enabled: bool = Field(default=True, json_schema_extra=BASIC)
     """Resign when the root's value and its best child's are both below the threshold, v_resign."""
     play_on_share: float = Field(default=0.1, gt=0, le=1)
     """Share of games, drawn at their start, in which no player resigns. v_resign is computed from
@@ -167,10 +153,10 @@ class ResignSection(Section):
     highest: float = Field(default=-0.8, ge=-1, lt=0)
     """Upper bound of v_resign. A new model's values are bolder than those of the games that
     v_resign was computed from."""
-    min_games: int = Field(default=100, ge=1)
+    min_games: ClassVar[int] = 100
     """Games played on before anybody resigns. A model with this many of its own is judged by these
     alone."""
-    window_games: int = Field(default=1_000, ge=1)
+    window_games: ClassVar[int] = 1_000
     """Games played on that v_resign is computed from, the last ones in the order of their start."""
-    every_seconds: float = Field(default=30.0, gt=0)
+    every_seconds: ClassVar[float] = 30.0
     """Seconds between two computations of v_resign; workers read it as often."""
