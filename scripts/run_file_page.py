@@ -17,8 +17,9 @@ PAGE = Path(__file__).resolve().parent.parent / "docs" / "run-file.md"
 HEAD = """# The run file
 
 One TOML file describes one run and is read by every service.
-Strongest first: `--set search.num_simulations=200` of `zerofleet up`, the environment
-(`ZEROFLEET_SEARCH__NUM_SIMULATIONS=200`), the file, its preset if it names one, the defaults.
+Strongest first: `--set search.num_simulations=200` of `zerofleet up`, the variable
+`ZEROFLEET_SET=search.num_simulations=200,trainer.batch_size=512`, the file, its preset if it names
+one, the defaults.
 An unknown key is an error that names the nearest known one.
 Each section lists its basic keys first; most runs set only these.
 This page is generated from `zerofleet/config/` by `scripts/run_file_page.py`.

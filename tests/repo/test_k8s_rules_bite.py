@@ -45,9 +45,9 @@ def test_settings_that_a_process_would_refuse_are_found(
     damaged = Manifests(copy.deepcopy(fleets["production"].documents))
     document = damaged.get("Deployment", "inference")
     assert document is not None
-    put(document, "CONTAINER.env.ZEROFLEET_INFERENCE__SESSIONS.value", "none")
+    put(document, "CONTAINER.env.ZEROFLEET_SET.value", "inference.sessions=none")
     (complaint,) = settings.every_process_reads_what_it_is_told(damaged, tmp_path)
-    assert "ZEROFLEET_INFERENCE__SESSIONS" in complaint
+    assert "ZEROFLEET_SET: inference.sessions=none" in complaint
 
 
 def complaints(rule: str, fleet: Manifests) -> Iterable[str]:

@@ -107,11 +107,11 @@ def test_which_presets_publish_in_8_bits() -> None:
 def test_the_environment_wins_over_the_file(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setenv("ZEROFLEET_SEARCH__NUM_SIMULATIONS", "7")
+    monkeypatch.setenv("ZEROFLEET_SET", "search.num_simulations=7")
     assert load_run(RUNS[0]).search.num_simulations == 7
 
 
 def test_a_game_in_the_environment_may_be_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("go(size=9)", '"go(size=9)"', '{"name": "go(size=9)"}'):
-        monkeypatch.setenv("ZEROFLEET_GAME", name)
+        monkeypatch.setenv("ZEROFLEET_SET", f"game={name}")
         assert load_run(RUNS[0]).game.name == "go(size=9)"

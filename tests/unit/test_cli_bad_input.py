@@ -126,9 +126,9 @@ def test_all_mistakes_are_told_at_once(zerofleet: Zerofleet) -> None:
     for line, words in zip(
         lines,
         (
+            "ZEROFLEET_SERCH__C_PUCT: unknown section 'serch'",
             "--set nothing: give KEY=VALUE",
             "--set num_simulations=3: unknown key 'num_simulations': did you mean 'search.num_",
-            "ZEROFLEET_SERCH__C_PUCT: unknown section 'serch'",
             "--set rating.anchors=random: give JSON",
             "--set seed=-1: Input should be",
             "run.toml: search.c_puct = -1",
@@ -185,8 +185,23 @@ def test_settings(zerofleet: Zerofleet, setting: str, words: str) -> None:
 @pytest.mark.parametrize(
     ("variable", "value", "words"),
     [
-        ("ZEROFLEET_SEARCH__C_PUCT", "-1", ": search.c_puct = '-1': Input should be greater"),
-        ("ZEROFLEET_SEARCH", "abc", " = 'abc': give JSON, or one key of it, as ZEROFLEET_SEARCH__"),
+        ("ZEROFLEET_SET", "search.c_puct=-1", ": search.c_puct=-1: Input should be greater"),
+        ("ZEROFLEET_SET", "seed=2,c_puct=1", ": c_puct=1: unknown key 'c_puct': did you mean 'sea"),
+        (
+            "ZEROFLEET_SET",
+            "search=abc",
+            ": search=abc: give JSON, or one key of it, as ZEROFLEET_SET=search.KEY=VALUE",
+        ),
+        (
+            "ZEROFLEET_SEARCH__C_PUCT",
+            "2",
+            ": keys of the run file are given by ZEROFLEET_SET, as ZEROFLEET_SET='search.c_puct=2'",
+        ),
+        (
+            "ZEROFLEET_SEED",
+            "2",
+            ": keys of the run file are given by ZEROFLEET_SET, as ZEROFLEET_S",
+        ),
     ],
 )
 def test_a_mistake_in_the_environment_is_the_variables(
@@ -200,7 +215,7 @@ def test_a_mistake_in_the_environment_is_the_variables(
 
 def test_a_mistake_in_the_file_is_the_files(zerofleet: Zerofleet) -> None:
     Path("run.toml").write_text(f'name = "a"\n{RUN}[search]\nc_puct = -1')
-    os.environ["ZEROFLEET_SEARCH"] = '{"num_simulations": 5}'
+    os.environ["ZEROFLEET_SET"] = 'search={"num_simulations": 5}'
     assert "run.toml: search.c_puct = -1" in complaint(zerofleet("up", "run.toml"))
 
 

@@ -58,38 +58,38 @@ def test_the_run_file_is_kept(tmp_path: Path, run: RunConfig) -> None:
     ("settings", "written"),
     [
         (
-            {"ZEROFLEET_SEED": "7", "zerofleet_search__NUM_simulations": "9"},
+            "seed=7,search.num_simulations=9",
             {"seed": 7, "search": {"num_simulations": 9}},
         ),
         (
-            {"ZEROFLEET_GAME__NAME": "go(size=5)", "ZEROFLEET_RATING__ANCHORS": '["random"]'},
-            {"game": {"name": "go(size=5)"}, "rating": {"anchors": ["random"]}},
+            'game.name=go(size=5,komi=7), rating.anchors=["random"]',
+            {"game": {"name": "go(size=5,komi=7)"}, "rating": {"anchors": ["random"]}},
         ),
         (
-            {"ZEROFLEET_GAME": "go(size=5)", "ZEROFLEET_RESIGN": '{"enabled": false}'},
+            'game=go(size=5),resign={"enabled": false}',
             {"game": {"name": "go(size=5)"}, "resign": {"enabled": False}},
         ),
         (
-            {"ZEROFLEET_PRESET": "plain", "ZEROFLEET_NETWORK__BLOCKS": "2"},
+            "preset=plain,network.blocks=2",
             {"preset": "plain", "network": {"blocks": 2}},
         ),
         (
-            {"ZEROFLEET_GOAL": "null", "ZEROFLEET_SELFPLAY": '{"dirichlet_alpha": null}'},
+            'goal=null,selfplay={"dirichlet_alpha": null}',
             {"selfplay": {}},
         ),
-        ({"ZEROFLEET_DATABASE_URL": "postgresql://elsewhere"}, {}),
+        ("", {}),
     ],
 )
 def test_what_is_set_for_a_start_is_in_the_run_file_that_is_kept(
-    settings: dict[str, str],
+    settings: str,
     written: dict[str, Any],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     own = RUN_FILE.read_text()
     with monkeypatch.context() as environment:
-        for variable, value in settings.items():
-            environment.setenv(variable, value)
+        environment.setenv("ZEROFLEET_SET", settings)
+        environment.setenv("ZEROFLEET_DATABASE_URL", "postgresql://elsewhere")
         chosen = load_run(RUN_FILE)
         folder = DataFolder.for_run(tmp_path / "data", chosen)
         folder.keep_run_file(RUN_FILE, chosen)

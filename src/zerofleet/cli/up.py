@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import tomllib
-from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,7 +15,7 @@ from zerofleet.cli.terminal import echo
 from zerofleet.errors import ConfigError
 
 if TYPE_CHECKING:
-    from zerofleet.config import RunConfig
+    from zerofleet.config import Overrides, RunConfig
     from zerofleet.local.data_folder import DataFolder
 
 
@@ -74,7 +73,7 @@ def up(
     browser. Run the same command again to resume. Nothing listens beyond this machine.
     """
     from zerofleet.cli.local_run import LocalRun, Until
-    from zerofleet.config import find_run_file
+    from zerofleet.config import SET_VARIABLE, Overrides, find_run_file
     from zerofleet.fleet.disk import data_folder_of
     from zerofleet.local.data_folder import DataFolder
     from zerofleet.local.start import Start
@@ -84,9 +83,11 @@ def up(
     run_file = find_run_file(run_file)
     if (own := data_folder_of(run_file)) is not None:  # its last start may have been killed
         DataFolder.open(own).undo_killed_start()
-    run = _checked_run(run_file, override or [])
+    overrides = Overrides.read(override or [])
+    run = _checked_run(run_file, overrides)
+    os.environ.pop(SET_VARIABLE, None)  # children read the copy, which has its keys
     ending = parsed.of_run(run, run_file)
-    with Start(data or default_folder(run.name), run, run_file) as start:
+    with Start(data or default_folder(run.name), run, run_file, overrides) as start:
         if start.folder.is_of_1_0():
             _tell_of_1_0(start.folder, run_file)
         if has_own_postgres(start.folder, database_url):
@@ -163,7 +164,7 @@ def _has_page(port: int | None) -> bool:
     return True
 
 
-def _checked_run(run_file: Path, overrides: Sequence[str]) -> RunConfig:
+def _checked_run(run_file: Path, overrides: Overrides) -> RunConfig:
     """Read the run and check everything that needs no stores or services.
 
     Raises:
@@ -172,40 +173,7 @@ def _checked_run(run_file: Path, overrides: Sequence[str]) -> RunConfig:
     from zerofleet import games
     from zerofleet.config import check_fit, load_run
 
-    options, mistakes = _apply_overrides(overrides)
-    try:
-        run = load_run(run_file, options)
-        spec = games.spec(run.game.name)
-        check_fit(run, spec)
-    except ConfigError as error:
-        raise ConfigError(*mistakes, *error.mistakes) from error
-    if mistakes:
-        raise ConfigError(*mistakes)
+    run = load_run(run_file, overrides)
+    check_fit(run, games.spec(run.game.name))
     _check_rules(run.game.name)
     return run
-
-
-def _apply_overrides(settings: Iterable[str]) -> tuple[dict[str, str], list[str]]:
-    """Put each ``--set KEY=VALUE`` into the environment, where this process and its children look.
-
-    Returns:
-        For each variable the setting that it was given by; and one line for each setting that is
-        not KEY=VALUE or does not begin with a section of a run file. The keys of a section are
-        checked with the run file.
-    """
-    from zerofleet.config import ENV_PREFIX, RunConfig, near_key
-
-    options: dict[str, str] = {}
-    mistakes: list[str] = []
-    for setting in settings:
-        key, equals, value = setting.partition("=")
-        first = key.partition(".")[0]
-        if not equals:
-            mistakes.append(f"--set {setting}: give KEY=VALUE, such as search.c_puct=2")
-        elif first not in RunConfig.model_fields:
-            mistakes.append(f"--set {setting}: unknown key '{first}'{near_key(first, [])}")
-        else:
-            variable = ENV_PREFIX + key.upper().replace(".", "__")
-            os.environ[variable] = value
-            options[variable] = f"--set {setting}"
-    return options, mistakes

@@ -10,12 +10,13 @@ import re
 import tomllib
 from collections.abc import Mapping, MutableMapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol, TypeVar, cast, get_args
+from typing import Any, Protocol, TypeVar, cast
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
+from zerofleet.config.overrides import Overrides, near_key, variables_of_keys
 from zerofleet.config.presets import merge
-from zerofleet.config.process_settings import ENV_PREFIX, Environment, ProcessSettings, variable_of
+from zerofleet.config.process_settings import ENV_PREFIX, ProcessSettings
 from zerofleet.config.renamed import FORMAT, carry_over, is_of_1_0, renamed
 from zerofleet.config.run import RunConfig, run_from_values
 from zerofleet.config.training import NetworkSection, TrainerSection
@@ -41,16 +42,16 @@ def find_run_file(path: Path) -> Path:
     return path
 
 
-def load_run(path: Path, options: Mapping[str, str] | None = None) -> RunConfig:
+def load_run(path: Path, overrides: Overrides | None = None) -> RunConfig:
     """Read a run file, as ``find_run_file`` understands its name.
 
     Args:
         path: the run file, or its name.
-        options: options of the command that set a variable of the environment, by variable.
+        overrides: keys given over the file; by default those of ``ZEROFLEET_SET``.
 
     Raises:
-        ConfigError: a line for each mistake that names the file, the environment variable or the
-            option, the key, the value and the way out.
+        ConfigError: a line for each mistake that names the file, the variable or the option, the
+            key, the value and the way out.
     """
     path = find_run_file(path)
     try:
@@ -66,31 +67,38 @@ def load_run(path: Path, options: Mapping[str, str] | None = None) -> RunConfig:
         raise ConfigError(f"{path} is not a TOML file: {error}") from error
     if is_of_1_0(path, values):
         carry_over(values)
-    options = options or {}
-    environment = Environment(RunConfig, options)
-    given = environment()
-    mistakes = [*_unknown_sections(), *environment.mistakes]
+    overrides = overrides or Overrides.read()
+    values = merge(values, overrides.values)
+    mistakes = [*variables_of_keys(), *overrides.mistakes]
     try:
         run = RunConfig(**values)
     except ValidationError as error:
-        merged = merge(values, given)
-        mistakes += [*_explained(error, str(path), merged, options), *_unknown_game(error, merged)]
+        mistakes += [
+            *_explained(error, str(path), values, overrides),
+            *_unknown_game(error, values),
+        ]
     else:
         if not mistakes:
             return run
     raise ConfigError(*mistakes)
 
 
-def run_file_text(path: Path, run: RunConfig, keys: Mapping[str, Any] | None = None) -> str:
-    """Return a run file's text in which every key that the environment gives has the run's value.
+def run_file_text(
+    path: Path,
+    run: RunConfig,
+    keys: Mapping[str, Any] | None = None,
+    overrides: Overrides | None = None,
+) -> str:
+    """Return a run file's text in which every key that was given over it has the run's value.
 
-    A key that the environment unsets is left out: TOML has no null. The text names the format of
-    its keys, and a copy that 1.0 kept is carried over.
+    A key that was unset is left out: TOML has no null. The text names the format of its keys, and a
+    copy that 1.0 kept is carried over.
 
     Args:
-        path: the run file; its comments and what else it says stay as they are.
+        path: the run file; its comments and all other keys stay as they are.
         run: as ``load_run`` read it.
         keys: sections with further keys that get the run's value, where that is not the file's.
+        overrides: keys given over the file; by default those of ``ZEROFLEET_SET``.
     """
     text = path.read_text(encoding="utf-8")
     in_file = tomllib.loads(text)
@@ -99,7 +107,7 @@ def run_file_text(path: Path, run: RunConfig, keys: Mapping[str, Any] | None = N
             text = _carried_text(text)
         text = f"format = {FORMAT}\n{text}"
         in_file = tomllib.loads(text)
-    given = Environment(RunConfig)()
+    given = (overrides or Overrides.read()).values
     values = run.model_dump(mode="json")
     for section, names in (keys or {}).items():
         for name in names:
@@ -157,16 +165,6 @@ def _carried_text(text: str) -> str:
     return tomlkit.dumps(document)
 
 
-def _unknown_sections() -> list[str]:
-    """List the variables of sections that do not exist, which pydantic-settings overlooks."""
-    mistakes: list[str] = []
-    for variable in map(str.upper, sorted(os.environ)):
-        section, of_section, _ = variable.removeprefix(ENV_PREFIX).lower().partition("__")
-        if variable.startswith(ENV_PREFIX) and of_section and _section([section]) is None:
-            mistakes.append(f"{variable}: unknown section '{section}'{near_key(section, [])}")
-    return mistakes
-
-
 def _put(
     table: MutableMapping[str, Any], given: Mapping[str, Any], values: Mapping[str, Any]
 ) -> None:
@@ -194,15 +192,15 @@ def _nearest(path: Path) -> str:
 
 
 def _explained(
-    error: ValidationError, source: str, values: Mapping[str, Any], options: Mapping[str, str]
+    error: ValidationError, source: str, values: Mapping[str, Any], overrides: Overrides
 ) -> list[str]:
     """Return one line for each mistake.
 
     Args:
         error: what pydantic found.
         source: the run file.
-        values: what the file and the environment say.
-        options: options of the command that set a variable, by variable.
+        values: what the file says, with the keys given over it.
+        overrides: these keys.
     """
     problems = error.errors()
     # A rule of a game is a number or a word: a table is a misspelt section.
@@ -217,9 +215,8 @@ def _explained(
     for each in sorted(problems, key=lambda problem: problem["type"] == "missing"):
         location = [str(part) for part in each["loc"]]
         key = ".".join(location)
-        variable = variable_of(location)
-        option = None if variable is None else options.get(variable)
-        where = option or variable or source
+        given = overrides.source_of(location)
+        where = given.label if given else source
         message = each["msg"].removeprefix("Value error, ")
         if each["type"] == "extra_forbidden":
             is_rule = location in rule_like and (location[0] == "game" or len(location) == 1)
@@ -234,8 +231,8 @@ def _explained(
             lines.append(f"{where}: {message}")
         elif each["type"] == "value_error" and isinstance(each["input"], dict):
             lines.append(f"{where}: {key}: {message}")  # of several keys, which the message names
-        elif option is not None and option.partition("=")[0] == f"--set {key}":
-            lines.append(f"{option}: {message}")
+        elif given is not None and given.key == key:
+            lines.append(f"{where}: {message}")
         else:
             lines.append(f"{where}: {key} = {each['input']!r}: {message}")
     return lines
@@ -285,46 +282,6 @@ def _unknown_game(error: ValidationError, values: Mapping[str, Any]) -> list[str
     except ConfigError as unknown:
         return [str(unknown)]
     return []
-
-
-def _section(path: list[str]) -> type[BaseModel] | None:
-    model: type[BaseModel] = RunConfig
-    for part in path:
-        field = model.model_fields.get(part)
-        if field is None:
-            return None
-        candidates = [field.annotation, *get_args(field.annotation)]
-        sections = [c for c in candidates if isinstance(c, type) and issubclass(c, BaseModel)]
-        if not sections:
-            return None
-        model = sections[0]
-    return model
-
-
-def near_key(key: str, path: list[str]) -> str:
-    """Return a hint for an unknown key: the key that may have been meant, or the known ones.
-
-    Args:
-        key: the unknown key.
-        path: the section it was in; empty for the top level.
-    """
-    known = _known_keys(path)
-    sections = [name for name in RunConfig.model_fields if _section([name])]
-    elsewhere = [f"{name}.{key}" for name in sections if key in _known_keys([name])]
-    if elsewhere:
-        *others, last = [f"'{each}'" for each in elsewhere]
-        return f": did you mean {', '.join(others)}{' or ' if others else ''}{last}?"
-    here = {each: ".".join([*path, each]) for each in known}
-    all_keys = {each: f"{name}.{each}" for name in sections for each in _known_keys([name])}
-    for keys, cutoff in ((here, 0.8), (all_keys, 0.8), (here, 0.5)):
-        if near := difflib.get_close_matches(key, keys, n=1, cutoff=cutoff):
-            return f": did you mean '{keys[near[0]]}'?"
-    return f": known keys here are {', '.join(known)}" if known else ""
-
-
-def _known_keys(path: list[str]) -> list[str]:
-    model = _section(path)
-    return list(model.model_fields) if model else []
 
 
 class _Board(Protocol):

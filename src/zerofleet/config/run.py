@@ -5,16 +5,16 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, ClassVar, Literal, cast
 
-from pydantic import AfterValidator, BeforeValidator, Field, model_validator
-from pydantic_settings import (
-    BaseSettings,
-    InitSettingsSource,
-    PydanticBaseSettingsSource,
-    SettingsConfigDict,
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    model_validator,
 )
 
 from zerofleet.config.presets import PRESETS, Values, merge
-from zerofleet.config.process_settings import ENV_PREFIX, Environment
 from zerofleet.config.section import BASIC, Section
 from zerofleet.config.selfplay import GameSection, ResignSection, SearchSection, SelfplaySection
 from zerofleet.config.training import (
@@ -222,15 +222,11 @@ def _check_rate(preset: Values, given: object) -> None:
         )
 
 
-class RunConfig(BaseSettings):
+class RunConfig(BaseModel):
     """One run, read by all services."""
 
-    model_config = SettingsConfigDict(
-        frozen=True,
-        extra="forbid",
-        env_prefix=ENV_PREFIX,
-        env_nested_delimiter="__",
-        use_attribute_docstrings=True,
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False
     )
 
     name: Annotated[str, AfterValidator(_plain_name)] = Field(json_schema_extra=BASIC)
@@ -294,32 +290,7 @@ class RunConfig(BaseSettings):
             )
         return self
 
-    @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,
-        file_secret_settings: PydanticBaseSettingsSource,
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """The environment above the file, whose values come in as arguments."""
-        del env_settings, dotenv_settings, file_secret_settings
-        return Environment(settings_cls), init_settings
-
 
 def run_from_values(values: dict[str, Any]) -> RunConfig:
-    """Rebuild a run from stored values alone, without looking at the environment."""
-
-    class Stored(RunConfig):
-        @classmethod
-        def settings_customise_sources(
-            cls,
-            settings_cls: type[BaseSettings],
-            init_settings: PydanticBaseSettingsSource,
-            *_: PydanticBaseSettingsSource,
-            **__: PydanticBaseSettingsSource,
-        ) -> tuple[PydanticBaseSettingsSource, ...]:
-            return (InitSettingsSource(settings_cls, init_kwargs=values),)
-
-    return Stored(**values)
+    """Make a run of the values of a run file."""
+    return RunConfig(**values)

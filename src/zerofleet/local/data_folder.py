@@ -4,8 +4,8 @@
 
     DATA/zerofleet.json     {"format": 1, "run": ..., "game": ...}: written once; its lock is
                             shared by the commands that use another's stores
-    DATA/run.toml           the run file as it was when the run was last started, with what --set
-                            and the environment said over it
+    DATA/run.toml           the run file as it was when the run was last started, with the keys
+                            that --set and ZEROFLEET_SET gave over it
     DATA/run-1.0.toml       run.toml as zerofleet 1.0 kept it, in a folder that 1.0 made
     DATA/lock               held with flock by the command that runs the stores
     DATA/running.json       where the holder's stores and services listen
@@ -37,7 +37,7 @@ from zerofleet.errors import ConfigError, ZerofleetError, is_disk_full, shared_m
 from zerofleet.printable import printable
 
 if TYPE_CHECKING:
-    from zerofleet.config import RunConfig
+    from zerofleet.config import Overrides, RunConfig
 
 
 FORMAT = 1
@@ -197,10 +197,13 @@ class DataFolder:
             )
         return folder
 
-    def keep_run_file(self, run_file: Path, run: RunConfig) -> None:
+    def keep_run_file(
+        self, run_file: Path, run: RunConfig, overrides: Overrides | None = None
+    ) -> None:
         """Write the run file into the folder: services and later commands read it there.
 
-        What --set and the environment say over it is in it, for later commands do not hear them.
+        The copy has the keys that ``--set`` and ``ZEROFLEET_SET`` give over it, because later
+        commands do not hear them.
         The copy also has the disk limit, because its default depends on where the database is.
 
         Raises:
@@ -210,7 +213,7 @@ class DataFolder:
 
         if not run_file.is_file():  # a shell's <(...): load_run has had what it says
             raise ConfigError(f"cannot copy {run_file}: give a run file that is a plain file")
-        text = run_file_text(run_file, run, {"retention": {"max_disk_gb": None}})
+        text = run_file_text(run_file, run, {"retention": {"max_disk_gb": None}}, overrides)
         try:
             with full_disk_named(self.root):
                 if self.is_of_1_0():

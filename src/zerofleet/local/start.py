@@ -14,7 +14,7 @@ from typing import Any, Self
 
 from zerofleet_core import GameSpec
 
-from zerofleet.config import RunConfig
+from zerofleet.config import Overrides, RunConfig
 from zerofleet.config.renamed import MARKER
 from zerofleet.errors import ConfigError
 from zerofleet.local.data_folder import OLD, REPLACED, DataFolder, full_disk_named, is_log
@@ -170,13 +170,17 @@ class Start:
         root: the data folder, which need not exist.
         run: the run.
         run_file: where it was read from.
+        overrides: keys given over the run file; by default those of ``ZEROFLEET_SET``.
 
     Raises:
         ConfigError: the run file cannot be copied; or the folder belongs to another run, is in use,
             holds other things, or cannot be written.
     """
 
-    def __init__(self, root: Path, run: RunConfig, run_file: Path) -> None:
+    def __init__(
+        self, root: Path, run: RunConfig, run_file: Path, overrides: Overrides | None = None
+    ) -> None:
+        self._overrides = overrides
         self._root = root
         self._run = run
         self._run_file = run_file
@@ -233,7 +237,7 @@ class Start:
                     shutil.copy2(source, part)
                     part.replace(copy)  # a copy that was begun must never be given back
         self._written = True
-        self.folder.keep_run_file(self._run_file, run)
+        self.folder.keep_run_file(self._run_file, run, self._overrides)
 
     def succeeded(self) -> None:
         """Keep the changes of this start."""
