@@ -39,7 +39,7 @@ _EXPLORING = set(SelfplaySection.model_fields) - _OF_PLAY
 
 def selfplay_search(run: RunConfig) -> SearchConfig:
     """Return the search of self-play: the only one that explores."""
-    exploring = run.selfplay.model_dump(include=_EXPLORING)
+    exploring: dict[str, Any] = run.selfplay.model_dump(include=_EXPLORING)
     exploring["random_opening_plies"] = opening_plies(run)
     return SearchConfig(**run.search.model_dump(), **exploring)
 
@@ -54,7 +54,9 @@ def opening_plies(run: RunConfig) -> int:
 
 def match_search(section: SearchSection, num_simulations: int) -> SearchConfig:
     """Return the search of matches, ratings and exams: full and deterministic."""
-    values = section.model_dump() | _DETERMINISTIC | {"num_simulations": num_simulations}
+    values: dict[str, Any] = (
+        section.model_dump() | _DETERMINISTIC | {"num_simulations": num_simulations}
+    )
     return SearchConfig(**values)
 
 
@@ -73,7 +75,7 @@ def served_search(section: SearchSection, num_simulations: int) -> SearchConfig:
     The root is PUCT whatever the run trains with: people read visits as the search's preference.
     Sequential halving at a Gumbel root visits good and bad actions equally often.
     """
-    values = section.model_dump() | {
+    values: dict[str, Any] = section.model_dump() | {
         "root": "puct",
         "num_simulations": num_simulations,
         "cache_positions": min(section.cache_positions, num_simulations),

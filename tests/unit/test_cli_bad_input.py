@@ -142,6 +142,52 @@ def test_all_mistakes_are_told_at_once(zerofleet: Zerofleet) -> None:
         assert line.startswith(f"  {words}")
 
 
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (
+            'game = "openspiel:chess"\n[network]\nchannels = 100000\n'
+            'policy_head = "convolutional"\n'
+            "[trainer]\nmin_positions = 5000\nwindow_positions = 4000\nbatch_size = 0\n",
+            (
+                "run.toml: network.channels = 100000: Input should be less than",
+                "run.toml: trainer.batch_size = 0",
+                "trainer.min_positions = 5000, but trainer.window_positions = 4000",
+                "network.policy_head = 'convolutional' needs 64 or 65 actions",
+            ),
+        ),
+        (
+            'game = "tic_tac_toe"\n'
+            "[selfplay]\nmax_ahead_positions = 100\ngames_per_engine = 9000\n"
+            "[evaluator]\nsprt_elo = [5, 0]\n",
+            (
+                "run.toml: evaluator: sprt_elo = [5.0, 0.0]",
+                "run.toml: selfplay.max_ahead_positions = 100 would pause play",
+                "selfplay.games_per_engine = 9000 is above inference.max_batch_rows = 1024",
+            ),
+        ),
+        (
+            'game = "tic_tac_toe"\n[trainer]\nmin_positions = 5000000\n',
+            (
+                "run.toml: selfplay.max_ahead_positions = 20000 would pause play",
+                "trainer.min_positions = 5000000, but trainer.window_positions = 1000000",
+            ),
+        ),
+    ],
+)
+def test_what_does_not_fit_is_told_beside_what_is_wrong_alone(
+    zerofleet: Zerofleet, content: str, expected: tuple[str, ...]
+) -> None:
+    Path("run.toml").write_text(f'name = "a"\n{content}')
+    status, errors = zerofleet("up", "run.toml")
+    assert status == 2
+    first, *lines = errors.splitlines()
+    assert first == f"zerofleet: {len(expected)} mistakes:"
+    for line, words in zip(lines, expected, strict=True):
+        assert line.startswith(f"  {words}")
+    assert not Path("zerofleet-data").exists()
+
+
 def test_a_run_file_with_a_name_like_it(zerofleet: Zerofleet) -> None:
     asked = str(RUNS / "connect4.toml")
     assert f"did you mean {RUNS / 'connect_four.toml'}?" in complaint(zerofleet("up", asked))

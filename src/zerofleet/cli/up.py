@@ -170,10 +170,8 @@ def _checked_run(run_file: Path, overrides: Overrides) -> RunConfig:
     Raises:
         ConfigError: one line for each mistake.
     """
-    from zerofleet import games
-    from zerofleet.config import check_fit, load_run
+    from zerofleet.config import load_run
 
-    run = load_run(run_file, overrides)
-    check_fit(run, games.spec(run.game.name))
+    run = load_run(run_file, overrides, checked=True)
     _check_rules(run.game.name)
     return run

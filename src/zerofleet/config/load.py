@@ -15,7 +15,7 @@ from typing import Any, Protocol, TypeVar, cast
 from pydantic import ValidationError
 
 from zerofleet.config.overrides import Overrides, near_key, variables_of_keys
-from zerofleet.config.presets import merge
+from zerofleet.config.presets import Values, merge
 from zerofleet.config.process_settings import ENV_PREFIX, ProcessSettings
 from zerofleet.config.renamed import FORMAT, carry_over, is_of_1_0, renamed
 from zerofleet.config.run import RunConfig, run_from_values
@@ -26,6 +26,8 @@ _OWN_RUN_FILES = Path(__file__).parents[1] / "runs"
 
 _Settings = TypeVar("_Settings", bound=ProcessSettings)
 
+_KEY = re.compile(rf"\b(?:{'|'.join(RunConfig.model_fields)})\.[a-z_]+\b")
+"""A key with its section, in the text of a mistake."""
 _TRAINED_BYTES = 16  # of a weight, its gradient, the optimizer's average and a copy to save, fp32
 
 
@@ -42,12 +44,13 @@ def find_run_file(path: Path) -> Path:
     return path
 
 
-def load_run(path: Path, overrides: Overrides | None = None) -> RunConfig:
+def load_run(path: Path, overrides: Overrides | None = None, *, checked: bool = False) -> RunConfig:
     """Read a run file, as ``find_run_file`` understands its name.
 
     Args:
         path: the run file, or its name.
         overrides: keys given over the file; by default those of ``ZEROFLEET_SET``.
+        checked: also make the checks of ``check_fit``, which need the game and this machine.
 
     Raises:
         ConfigError: a line for each mistake that names the file, the variable or the option, the
@@ -69,18 +72,73 @@ def load_run(path: Path, overrides: Overrides | None = None) -> RunConfig:
         carry_over(values)
     overrides = overrides or Overrides.read()
     values = merge(values, overrides.values)
-    mistakes = [*variables_of_keys(), *overrides.mistakes]
+    run, mistakes = _read(path, values, overrides, checked=checked)
+    mistakes = [*variables_of_keys(), *overrides.mistakes, *mistakes]
+    if mistakes or run is None:
+        raise ConfigError(*mistakes)
+    return run
+
+
+def _read(
+    path: Path, values: Values, overrides: Overrides, *, checked: bool
+) -> tuple[RunConfig | None, list[str]]:
+    """Return the run, and a line for each mistake; with mistakes, the run without these keys.
+
+    Checks of several keys are only made once each key alone is good. So what is left after a
+    mistake is read again, and what it says about a key that was left out is ignored.
+    """
+    mistakes: list[str] = []
+    dropped: set[str] = set()
+    run: RunConfig | None = None
+    rest: Values | None = values
+    while run is None and rest is not None:
+        try:
+            run = RunConfig(**rest)
+        except ValidationError as error:
+            found = [*_explained(error, str(path), rest, overrides), *_unknown_game(error, rest)]
+            mistakes += _about_others(found, dropped)
+            rest = _without(rest, error, dropped)
+    if checked and run is not None:
+        mistakes += _about_others(_misfits(run), dropped)
+    return run, mistakes
+
+
+def _without(values: Values, error: ValidationError, dropped: set[str]) -> Values | None:
+    """Return the values without the keys that have a mistake; None if that leaves no run.
+
+    Args:
+        values: of the run.
+        error: what is wrong with them. A check of several keys names the one to change first.
+        dropped: gets the keys that are left out.
+    """
+    left = copy.deepcopy(values)
+    for each in error.errors():
+        location = [str(part) for part in each["loc"][:2]]
+        path = location or _KEY.findall(each["msg"])[0].split(".")
+        dropped.add(".".join(path))
+        table = left if len(path) == 1 else left.get(path[0])
+        if isinstance(table, dict):
+            cast("Values", table).pop(path[-1], None)
+    if "selfplay.max_ahead_positions" in dropped:  # the default is too low, too
+        left = merge(left, {"selfplay": {"max_ahead_positions": 0}})
+    left.setdefault("name", "unnamed")
+    return left if left != values and "game" in left else None
+
+
+def _about_others(lines: Sequence[str], dropped: set[str]) -> list[str]:
+    """Return the lines that name no key that was left out."""
+    return [line for line in lines if dropped.isdisjoint(_KEY.findall(line))]
+
+
+def _misfits(run: RunConfig) -> Sequence[str]:
+    """Return what ``check_fit`` finds; an unknown game is another mistake."""
+    from zerofleet import games
+
     try:
-        run = RunConfig(**values)
-    except ValidationError as error:
-        mistakes += [
-            *_explained(error, str(path), values, overrides),
-            *_unknown_game(error, values),
-        ]
-    else:
-        if not mistakes:
-            return run
-    raise ConfigError(*mistakes)
+        check_fit(run, games.spec(run.game.name))
+    except ConfigError as error:
+        return error.mistakes
+    return ()
 
 
 def run_file_text(
