@@ -1,6 +1,7 @@
 """The overfit watch: when it begins, when it ends, and what it says."""
 
 import json
+from functools import cache
 
 import pytest
 
@@ -31,10 +32,14 @@ def measured(policy_loss: float, value_loss: float, error: float | None = 0.001)
     )
 
 
-def watch(smoothing: float = 0.0, **settings: object) -> OverfitWatch:
+@cache
+def section(smoothing: float) -> type[OverfitSection]:
     constants = {"smoothing": smoothing, "min_positions": 100, "__module__": __name__}
-    section = type("OverfitSection", (OverfitSection,), constants)
-    return OverfitWatch(section(**{**SETTINGS, **settings}))
+    return type("OverfitSection", (OverfitSection,), constants)
+
+
+def watch(smoothing: float = 0.0, **settings: object) -> OverfitWatch:
+    return OverfitWatch(section(smoothing)(**{**SETTINGS, **settings}))
 
 
 def look(

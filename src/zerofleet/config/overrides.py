@@ -168,7 +168,8 @@ def _override(source: str, text: str) -> Override | str:
         return f"{label}: unknown key '{path[0]}'{near_key(path[0], [])}"
     model = section_of(path[:-1])
     field = model.model_fields.get(path[-1]) if model else None
-    example = field.default if field is not None and isinstance(field.default, tuple) else None
+    default = cast("object", field.default) if field is not None else None
+    example = cast("tuple[object, ...]", default) if isinstance(default, tuple) else None
     decoded: object = value
     if example is not None or section_of(path) is not None:
         try:

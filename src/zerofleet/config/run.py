@@ -263,8 +263,8 @@ class RunConfig(BaseModel):
         if isinstance(values.get("game"), str):
             values = {**values, "game": {"name": values["game"]}}
         preset = values.get("preset")
-        known = isinstance(preset, str) and preset in PRESETS  # else the field's check says so
-        base = PRESETS[preset] if known else {}
+        # Of another preset the field's check says so.
+        base = PRESETS.get(preset, {}) if isinstance(preset, str) else {}
         _check_rate(base.get("trainer", {}), values.get("trainer"))
         return merge(base, values)
 
