@@ -13,6 +13,11 @@ from zerofleet_core import SearchConfig
 from zerofleet import games
 from zerofleet.config import RunConfig, SearchSection, SelfplaySection
 
+PLAIN_SEARCH = SearchSection(
+    num_simulations=100, root="puct", prove_results=False, decisive_moves=False
+)
+"""PUCT without proofs, for players that are the same in all runs."""
+
 _DETERMINISTIC: dict[str, Any] = {
     "dirichlet_fraction": 0.0,
     "gumbel_scale": 0.0,

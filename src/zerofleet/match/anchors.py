@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from zerofleet import games
-from zerofleet.config import SearchSection
 from zerofleet.errors import ConfigError
 from zerofleet.games import State
 from zerofleet.games.go import GoRules, is_go
@@ -29,9 +28,8 @@ from zerofleet.match.play_match import (
     together,
 )
 from zerofleet.prediction import Prediction
-from zerofleet.search_configs import match_search
+from zerofleet.search_configs import PLAIN_SEARCH, match_search
 
-_PUCT = SearchSection(root="puct", prove_results=False, decisive_moves=False)
 _GNUGO = re.compile(r"gnugo:(10|[1-9])")
 NO_GNUGO = (
     "the program gnugo is not on PATH: install GNU Go (Debian and Ubuntu: apt-get install gnugo, "
@@ -76,7 +74,7 @@ def anchor_player(
     if name == "random":
         return RandomPlayer(game, seed)
     if name == "search":
-        return SearchPlayer(NoNetwork(game), match_search(_PUCT, num_simulations))
+        return SearchPlayer(NoNetwork(game), match_search(PLAIN_SEARCH, num_simulations))
     level = _GNUGO.fullmatch(name)
     command = gnugo_command(int(level[1]), GoRules.of(game)) if level and is_go(game) else None
     if command is None:
