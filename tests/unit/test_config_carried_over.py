@@ -21,6 +21,7 @@ from zerofleet.local.start import Start
 OF_VERSION_1_0 = Path(__file__).with_name("of_1_0")
 RUNS = Path(__file__).parents[2] / "runs"
 NAMES = sorted(path.stem for path in OF_VERSION_1_0.glob("*.toml"))
+SHIPPED = [name for name in NAMES if not name.startswith("preset")]
 NO_EFFECT_AT_A_GUMBEL_ROOT = {
     "selfplay.forced_playouts",
     "selfplay.prune_targets",
@@ -84,7 +85,8 @@ def differing(values: Values, others: Values) -> set[str]:
 
 
 def test_every_run_file_of_1_0_is_here() -> None:
-    assert NAMES == ["chess", "connect_four", "go19", "go9", "othello", "tictactoe"]
+    assert SHIPPED == ["chess", "connect_four", "go19", "go9", "othello", "tictactoe"]
+    assert len(NAMES) == 9
 
 
 def test_a_kept_run_file_means_what_it_meant(folder: DataFolder, name: str) -> None:
@@ -98,11 +100,13 @@ def test_a_stored_configuration_means_what_it_meant(name: str) -> None:
     assert of(stored_run(stored(name))) == as_1_0_had_it(name)
 
 
+@pytest.mark.parametrize("name", SHIPPED)
 def test_a_configuration_of_today_is_not_carried_over(name: str) -> None:
     run = load_run(RUNS / f"{name}.toml")
     assert stored_run(json.loads(run.model_dump_json())) == run
 
 
+@pytest.mark.parametrize("name", SHIPPED)
 def test_a_shipped_run_file_differs_only_where_nothing_has_an_effect(name: str) -> None:
     found = differing(of(load_run(RUNS / f"{name}.toml")), as_1_0_had_it(name))
     expected: set[str] = {
