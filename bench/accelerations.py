@@ -1,29 +1,16 @@
-"""Variants of a run without single parts of the preset ``fast``, or with one alone."""
+"""Variants of a run without single parts of the defaults, or with one alone."""
 
 from __future__ import annotations
 
-from zerofleet.config.selfplay import ResignSection, SearchSection
-from zerofleet.config.training import NetworkSection, TrainerSection
+from zerofleet.config.presets import PRESETS
 
 Settings = dict[str, object]
 """Keys of a run file, with the section before the dot, and their values."""
 
 PARTS: dict[str, tuple[str, ...]] = {
-    "fast searches": ("search.full_search_share",),
-    "forced visits": ("search.forced_playouts", "search.prune_targets"),
-    "moves from all visits": (
-        "search.play_pruned",
-        "search.temperature",
-        "search.temperature_final",
-        "search.temperature_halflife",
-    ),
-    "softened priors": (
-        "search.root_policy_temperature",
-        "search.root_policy_temperature_final",
-        "search.root_policy_temperature_halflife",
-    ),
-    "root without FPU reduction": ("search.root_fpu_reduction",),
+    "Gumbel root": ("search.root", "search.num_simulations"),
     "proven results": ("search.prove_results", "search.decisive_moves"),
+    "random openings": ("selfplay.random_opening_share", "selfplay.random_opening_plies"),
     "resignation": ("resign.enabled",),
     "outcome head": ("network.value_head",),
     "optimizer": (
@@ -32,23 +19,17 @@ PARTS: dict[str, tuple[str, ...]] = {
         "trainer.learning_rate_steps",
         "trainer.warmup_samples",
     ),
-    "samples a position": ("trainer.samples_per_position",),
     "lambda-returns": ("trainer.value_lambda",),
     "growing window": ("trainer.growing_window",),
     "average of weights": ("trainer.average_decay",),
 }
-"""Settings for learning that ``fast`` adds to ``plain``, by keys that only make sense together."""
+"""Settings for learning that the defaults add to ``plain``, by keys that belong together."""
 
 _PLAIN = {
-    f"{name}.{key}": value
-    for name, section in (
-        ("search", SearchSection()),
-        ("resign", ResignSection()),
-        ("network", NetworkSection()),
-        ("trainer", TrainerSection()),
-    )
-    for key, value in section.model_dump().items()
-}
+    f"{section}.{key}": value
+    for section, keys in PRESETS["plain"].items()
+    for key, value in keys.items()
+} | {"trainer.learning_rate_steps": ()}
 
 
 def _without(*parts: str) -> Settings:

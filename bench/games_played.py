@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import numpy as np
 from numpy.typing import NDArray
-from zerofleet_core import SearchConfig, SelfPlay
+from zerofleet_core import SelfPlay
 
 from bench.predictors import NoNetwork
 from bench.workloads import Workload
@@ -15,9 +15,11 @@ from zerofleet.config import RunConfig, run_from_values
 from zerofleet.config.presets import Values
 from zerofleet.games import State
 from zerofleet.records import GameRecord
+from zerofleet.search_configs import selfplay_search
 from zerofleet.services.selfplay.game_storage import GamesInPlay
 
 RUN = "bench"
+_FULL_AND_FAST: Values = {"preset": "plain", "selfplay": {"full_search_share": 0.25}}
 
 
 def run_of(workload: Workload, more: Values | None = None) -> RunConfig:
@@ -26,7 +28,7 @@ def run_of(workload: Workload, more: Values | None = None) -> RunConfig:
 
 
 def run_values(workload: Workload) -> Values:
-    """The run file that a person would write for the workload: preset ``fast`` and sizes."""
+    """The run file that a person would write for the workload: the defaults and sizes."""
     return {
         "name": RUN,
         "game": {"name": workload.game},
@@ -43,7 +45,7 @@ def played_games(workload: Workload, count: int, seed: int) -> list[GameRecord]:
         count: games.
         seed: of the play; every game has a uid of its own all the same.
     """
-    search = SearchConfig(**run_of(workload).search.model_dump())
+    search = selfplay_search(run_of(workload, _FULL_AND_FAST))
     engine, in_play = (
         SelfPlay(workload.game, count, search, seed),
         GamesInPlay(workload.game),

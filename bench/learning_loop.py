@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from uuid import UUID
 
 import numpy as np
-from zerofleet_core import GameColumns, ReplayBuffer, SearchConfig, SelfPlay
+from zerofleet_core import GameColumns, ReplayBuffer, SelfPlay
 
 from bench.loop_models import LoopModel, LoopModels, WantedPrecision
 from bench.play_figures import PlayFigures
@@ -27,6 +27,7 @@ from zerofleet.learning.learner import Learner
 from zerofleet.learning.schedule import held_out_limit, window_limit
 from zerofleet.learning.window import TrainBucket, draw, empty_buffer, sample_seed
 from zerofleet.records import is_held_out
+from zerofleet.search_configs import selfplay_search
 
 _COMPUTED_EVERY = 100  # games played on, for v_resign
 
@@ -35,8 +36,8 @@ class LearningLoop:
     """One run that learns by its own play; it goes on by ``turn``.
 
     Args:
-        run: all of ``[search]``, ``[resign]``, ``[network]`` and ``[trainer]`` is obeyed, and so
-            many games are in play as ``[selfplay] games_per_engine`` says.
+        run: ``[search]``, ``[selfplay]``, ``[resign]``, ``[network]`` and ``[trainer]`` count. One
+            engine plays ``selfplay.games_per_engine`` games.
         precision: of the models that play.
     """
 
@@ -48,7 +49,7 @@ class LearningLoop:
         self._window = empty_buffer(run, settings.window_positions)
         self._held_out = empty_buffer(run, held_out, held_out=True)
         self.bucket = TrainBucket(settings.samples_per_position)
-        search = SearchConfig(**run.search.model_dump())
+        search = selfplay_search(run)
         self.engine = SelfPlay(spec.name, run.selfplay.games_per_engine, search, run.seed)
         self.engine.set_resignation(None, run.resign.play_on_share if run.resign.enabled else 0.0)
         self.resignation = ResignationRule(run.resign)

@@ -31,6 +31,7 @@ from zerofleet.match.play_match import draw_openings
 from zerofleet.models.runtime import CPU
 from zerofleet.models.session import ModelSession, open_session
 from zerofleet.prediction import PRECISIONS
+from zerofleet.search_configs import match_search
 
 COLUMNS = {
     "search": ("search", ""),
@@ -68,7 +69,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
 
 def play(workload: Workload, options: argparse.Namespace) -> list[Row]:
     """Play all games; a row for each search."""
-    base = {"num_simulations": options.simulations or workload.simulations, "temperature": 0.0}
+    base = {"num_simulations": options.simulations or workload.simulations}
     searches = [
         _search(workload.game, base, [*options.both, *options.first]),
         _search(workload.game, base, [*options.both, *options.second]),
@@ -98,7 +99,7 @@ def _search(game: str, base: dict[str, object], settings: Iterable[str]) -> Sear
         first = error.errors()[0]
         key = ".".join(map(str, first["loc"]))
         raise ConfigError(f"{key} = {first['input']!r}: {first['msg']}") from error
-    return SearchConfig(**run.search.model_dump())
+    return match_search(run.search, run.search.num_simulations)
 
 
 def _played(match: Match, session: ModelSession) -> tuple[list[GameColumns], list[int]]:

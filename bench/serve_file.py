@@ -21,7 +21,6 @@ from bench.play import PLAY_VERSION
 from bench.predictors import NoNetwork
 from bench.providers import MAX_BATCH_ROWS, provider_of
 from zerofleet import games
-from zerofleet.config import SearchSection
 from zerofleet.database import Promotion
 from zerofleet.games import State
 from zerofleet.models.runtime import Provider
@@ -29,6 +28,7 @@ from zerofleet.models.session import open_session
 from zerofleet.prediction import FP32, ModelFile
 from zerofleet.rpc.codec import RequestShape
 from zerofleet.rpc.server import Server
+from zerofleet.search_configs import PLAIN_SEARCH
 from zerofleet.service import configure_logs
 from zerofleet.services.inference.backend import Backend
 from zerofleet.services.inference.batcher import Batcher, BatchLimits
@@ -98,7 +98,7 @@ async def serve(game: str, model_bytes: bytes, sessions: int, provider: Provider
     async with Batcher(limits, models.mark_bad) as batcher:
         await models.refresh()
         backend = Backend(models, batcher, shape)
-        player = ModelPlayer(game, SearchSection(), models, batcher)
+        player = ModelPlayer(game, PLAIN_SEARCH, models, batcher)
         async with Server("127.0.0.1:0", inference=backend, player=player) as server:
             await server.set_serving(True)
             print(json.dumps({"port": server.port}), flush=True)

@@ -11,7 +11,7 @@ Without a clock, what is given here stands for all of the run's ``trainer.budget
 learn in turns, each until it has used up its budget, and prints how their last models differ from
 the first's, all of them behind the first's ``[search]``. ``--match 60`` has them play so many games
 against the first's besides, which tells variants of any game apart, and ``--gnugo 20`` has each
-play GNU Go. ``--variants run 'no proven results'`` takes parts of the preset ``fast`` off or leaves
+play GNU Go. ``--variants run 'no proven results'`` takes parts of the defaults off or leaves
 one alone, and ``--seed 1 2`` does it all with each seed.
 """
 

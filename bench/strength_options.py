@@ -74,7 +74,7 @@ def parse(doc: str | None, argv: Sequence[str] | None) -> argparse.Namespace:
         nargs="+",
         choices=list(VARIANTS),
         metavar="VARIANT",
-        help="of the preset's parts: run, plain, 'no PART', 'only PART'",
+        help="of the defaults' parts: run, plain, 'no PART', 'only PART'",
     )
     found.add_argument("--seed", "--seeds", type=int, nargs="+", default=[1], dest="seeds")
     found.add_argument("--precision", choices=("run", "fp32", "int8"), default="run")

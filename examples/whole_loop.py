@@ -16,7 +16,7 @@ import time
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from zerofleet_core import GameColumns, ReplayBuffer, SearchConfig, SelfPlay
+from zerofleet_core import GameColumns, ReplayBuffer, SelfPlay
 
 from zerofleet import games
 from zerofleet.config import RunConfig, run_from_values
@@ -26,18 +26,20 @@ from zerofleet.learning.learner import Learner
 from zerofleet.learning.window import TrainBucket
 from zerofleet.models.session import ModelSession
 from zerofleet.prediction import Prediction
+from zerofleet.search_configs import selfplay_search
 
 GAME = "tic_tac_toe"
 GAMES_AT_ONCE = 64
 GAMES_PER_MODEL = 256
 
-# The preset "fast" would learn from root values too, which keep() below leaves out.
+# The defaults learn from root values too, which keep() below leaves out.
 RUN = run_from_values(
     {
         "name": "whole-loop",
         "preset": "plain",
         "game": GAME,
-        "search": {"num_simulations": 50, "temperature_moves": 6},
+        "search": {"num_simulations": 50},
+        "selfplay": {"temperature_moves": 6},
         "network": {"blocks": 2, "channels": 32},
         "trainer": {
             "batch_size": 128,
@@ -88,7 +90,7 @@ def keep(game: GameColumns, buffer: ReplayBuffer) -> int:
 async def main(models: int = 10, run: RunConfig = RUN, each: int = GAMES_PER_MODEL) -> list[float]:
     """Train; the share of lines of play that each model loses, the untrained one first."""
     learner = Learner(games.spec(GAME), run)
-    engine = SelfPlay(GAME, GAMES_AT_ONCE, SearchConfig(**run.search.model_dump()), run.seed)
+    engine = SelfPlay(GAME, GAMES_AT_ONCE, selfplay_search(run), run.seed)
     buffer = ReplayBuffer(GAME, run.trainer.window_positions, run.trainer.window_games)
     bucket = TrainBucket(run.trainer.samples_per_position)
     size, began, lost = run.trainer.batch_size, time.monotonic(), list[float]()

@@ -1,9 +1,8 @@
 """Write docs/run-file.md from the docstrings of ``zerofleet.config``; ``--check`` only compares."""
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from pydantic import BaseModel
@@ -12,21 +11,23 @@ from pydantic_core import PydanticUndefined
 
 from zerofleet.config import ProcessSettings, RunConfig
 from zerofleet.config.presets import PRESETS
+from zerofleet.config.section import BASIC
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "run-file.md"
 HEAD = """# The run file
 
 One TOML file describes one run and is read by every service.
-Strongest first: `--set search.num_simulations=200` of `zerofleet up`, the environment
-(`ZEROFLEET_SEARCH__NUM_SIMULATIONS=200`), the file, its preset (`fast` unless it names one), the
-defaults.
+Strongest first: `--set search.num_simulations=200` of `zerofleet up`, the variable
+`ZEROFLEET_SET=search.num_simulations=200,trainer.batch_size=512`, the file, its preset if it names
+one, the defaults.
 An unknown key is an error that names the nearest known one.
+Each section lists its basic keys first; most runs set only these.
 This page is generated from `zerofleet/config/` by `scripts/run_file_page.py`.
 """
 PRESETS_HEAD = """## Presets
 
-A run file starts from a preset, `fast` where it names none.
-What `fast` and `agz` set over the defaults further below; `plain` sets nothing.
+A run file that names no preset starts from the defaults further below.
+A preset replaces these of them:
 """
 
 
@@ -45,12 +46,11 @@ def main() -> int:
 def render() -> str:
     """The page: top-level keys, each section, then the settings of a process."""
     plain = {key: field for key, field in RunConfig.model_fields.items() if not section(field)}
-    parts = [HEAD, "## Top level\n", table(plain), PRESETS_HEAD, presets_table()]
-    fast = dict(leaves(PRESETS["fast"]))
+    parts = [HEAD, "## Top level\n", *groups(plain), PRESETS_HEAD, presets_table()]
     for key, field in RunConfig.model_fields.items():
         model = section(field)
         if model:
-            parts += [f"## `[{key}]`\n", table(model.model_fields, key, fast)]
+            parts += [f"## `[{key}]`\n", *groups(model.model_fields)]
     parts += [
         "## Settings of a process\n",
         "Where a process finds the others: `ZEROFLEET_DATABASE_URL` and so on.\n",
@@ -68,31 +68,45 @@ def section(field: FieldInfo) -> type[BaseModel] | None:
     return None
 
 
-def table(
-    fields: dict[str, FieldInfo], name: str = "", fast: Mapping[str, object] = MappingProxyType({})
-) -> str:
-    """A row for each key, with what the preset ``fast`` sets in the place of a default."""
+def groups(fields: dict[str, FieldInfo]) -> list[str]:
+    """The table of the basic keys, then that of the advanced ones."""
+    basic = {key: field for key, field in fields.items() if field.json_schema_extra == BASIC}
+    advanced = {key: field for key, field in fields.items() if key not in basic}
+    tables = [table(basic)] if basic else []
+    return [*tables, "Advanced:\n", table(advanced)] if advanced else tables
+
+
+def table(fields: dict[str, FieldInfo]) -> str:
+    """A row for each key."""
     rows = ["| Key | Default | Meaning |", "|---|---|---|"]
     for key, field in fields.items():
         default = "required" if field.default is PydanticUndefined else shown(field.default)
-        if f"{name}.{key}" in fast:
-            default += f"; `fast`: {shown(fast[f'{name}.{key}'])}"
         meaning = " ".join((field.description or "").split()).replace("``", "`").replace("|", r"\|")
         rows.append(f"| `{key}` | {default} | {meaning} |")
     return "\n".join(rows) + "\n"
 
 
 def presets_table() -> str:
-    """A row for each key that a preset sets."""
-    presets = {name: dict(leaves(values)) for name, values in PRESETS.items() if values}
+    """A row for each key that a preset sets, with the default that it replaces."""
+    presets = {name: dict(leaves(values)) for name, values in PRESETS.items()}
     keys = {key: None for values in presets.values() for key in values}  # once each, in order
-    names = sorted(presets, reverse=True)
+    names = sorted(presets)
     head = " | ".join(f"`{name}`" for name in names)
-    rows = [f"| Key | {head} |", "|---" * (len(names) + 1) + "|"]
+    rows = [f"| Key | Default | {head} |", "|---" * (len(names) + 2) + "|"]
     for key in sorted(keys, key=lambda key: key.partition(".")[0]):
-        values = [shown(presets[name][key]) if key in presets[name] else "" for name in names]
-        rows.append(f"| `{key}` | {' | '.join(values)} |")
+        default = shown(default_of(key))
+        values = [shown(presets[name][key]) if key in presets[name] else default for name in names]
+        if any(value != default for value in values):
+            rows.append(f"| `{key}` | {default} | {' | '.join(values)} |")
     return "\n".join(rows) + "\n"
+
+
+def default_of(path: str) -> object:
+    """The default of a key, with its section before the dot."""
+    name, _, key = path.partition(".")
+    model = section(RunConfig.model_fields[name])
+    assert model is not None
+    return model.model_fields[key].default
 
 
 def leaves(values: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

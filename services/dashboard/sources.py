@@ -20,7 +20,7 @@ import structlog
 from sqlalchemy import Connection, Row, text
 
 from zerofleet.client import AsyncPlayer
-from zerofleet.config import RunConfig, run_from_values
+from zerofleet.config import RunConfig, stored_run
 from zerofleet.database.connection import ConnectionPool
 from zerofleet.errors import (
     ConfigError,
@@ -403,7 +403,7 @@ class Sources:
             return None
         config: RunConfig | None = None
         with contextlib.suppress(ValueError):
-            config = run_from_values(rows[0].config)
+            config = stored_run(rows[0].config)
         return ShownRun(name, rows[0].game, config)
 
 

@@ -101,7 +101,7 @@ class TrainerWatch:
         self, run: RunConfig, heartbeats: Heartbeats, database: WorkerGames, pause: Pause
     ) -> None:
         self._run = run.name
-        self._trained_share = run.search.full_search_share * (1 - run.trainer.held_out_share)
+        self._trained_share = run.selfplay.full_search_share * (1 - run.trainer.held_out_share)
         self._max_ahead = run.selfplay.max_ahead_positions
         self._heartbeats = heartbeats
         self._database = database

@@ -12,7 +12,7 @@ from typing import Any
 from uuid import UUID
 
 import structlog
-from zerofleet_core import SearchConfig, SelfPlay
+from zerofleet_core import SelfPlay
 
 from zerofleet.config import RunConfig, SelfplaySection
 from zerofleet.database import SelfplayDatabase, Submission, WorkerGames
@@ -21,6 +21,7 @@ from zerofleet.fleet.figures import SelfplayFigures
 from zerofleet.fleet.heartbeat import Heartbeats
 from zerofleet.prediction import Predictor
 from zerofleet.records import GameRecord
+from zerofleet.search_configs import selfplay_search
 from zerofleet.service import Pulse, beat, first_of, tell_lost_games
 from zerofleet.services.selfplay.game_storage import (
     AuditFile,
@@ -68,7 +69,7 @@ class Worker:
         self.unfinished = UnfinishedGames(database, run.name, name, play.lease_seconds, self.waits)
         self._pause = Pause(self.writer, play.max_ahead_positions, self.waits)
         self._trainer_watch = TrainerWatch(run, heartbeats, database, self._pause)
-        search = SearchConfig(**run.search.model_dump())
+        search = selfplay_search(run)
         self.loops: list[EngineLoop] = []
         for number, seed in zip(range(play.engines), settings.seeds(run.seed), strict=False):
             engine = SelfPlay(run.game.name, play.games_per_engine, search, seed)

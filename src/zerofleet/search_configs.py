@@ -1,4 +1,8 @@
-"""The searches outside self-play, made of a run file's ``[search]``."""
+"""The core's search settings, made from a run file.
+
+A match, a client and self-play share ``[search]``. Only self-play also reads ``[selfplay]``, so a
+new exploration key never reaches a match.
+"""
 
 from __future__ import annotations
 
@@ -6,31 +10,59 @@ from typing import Any
 
 from zerofleet_core import SearchConfig
 
-from zerofleet.config import RunConfig, SearchSection
+from zerofleet import games
+from zerofleet.config import RunConfig, SearchSection, SelfplaySection
 
-_ALWAYS_FULL: dict[str, Any] = {
-    "full_search_share": 1.0,
-    "fast_simulations": None,
-    "simulations_start": None,
-    "simulations_growth_models": 0,
-    "root_fpu_reduction": None,
-    "root_policy_temperature": 1.0,
-    "root_policy_temperature_halflife": 0.0,
-    "forced_playouts": 0.0,
-    "min_child_visits": 0,
-    "prune_targets": False,
-    "random_opening_plies": 0,
-    "fork_share": 0.0,
-}
-_WITHOUT_CHANCE: dict[str, Any] = {
+PLAIN_SEARCH = SearchSection(
+    num_simulations=100, root="puct", prove_results=False, decisive_moves=False
+)
+"""PUCT without proofs, for players that are the same in all runs."""
+
+_DETERMINISTIC: dict[str, Any] = {
     "dirichlet_fraction": 0.0,
     "gumbel_scale": 0.0,
     "temperature": 0.0,
     "temperature_moves": 0,
-    "temperature_final": 0.0,
-    "temperature_halflife": 0.0,
     "random_symmetry": False,
 }
+"""What is random in the core unless it is switched off. No other key of ``[selfplay]`` explores
+until it is set."""
+
+_MOST_OPENING_PLIES = 24  # unless the run file says otherwise
+
+_OF_PLAY = {
+    "games_per_engine",
+    "engines",
+    "save_every_plies",
+    "lease_seconds",
+    "max_ahead_positions",
+}
+"""Keys of ``[selfplay]`` that say nothing about the search."""
+
+_EXPLORING = set(SelfplaySection.model_fields) - _OF_PLAY
+
+
+def selfplay_search(run: RunConfig) -> SearchConfig:
+    """Return the search of self-play: the only one that explores."""
+    exploring: dict[str, Any] = run.selfplay.model_dump(include=_EXPLORING)
+    exploring["random_opening_plies"] = opening_plies(run)
+    return SearchConfig(**run.search.model_dump(), **exploring)
+
+
+def opening_plies(run: RunConfig) -> int:
+    """Return the most plies of a random opening, which the run file may leave to the game."""
+    plies = run.selfplay.random_opening_plies
+    if plies is None:
+        return min(games.spec(run.game.name).max_length // 2, _MOST_OPENING_PLIES)
+    return plies
+
+
+def match_search(section: SearchSection, num_simulations: int) -> SearchConfig:
+    """Return the search of matches, ratings and exams: full and deterministic."""
+    values: dict[str, Any] = (
+        section.model_dump() | _DETERMINISTIC | {"num_simulations": num_simulations}
+    )
+    return SearchConfig(**values)
 
 
 def served_simulations(run: RunConfig) -> int:
@@ -43,20 +75,14 @@ def served_simulations(run: RunConfig) -> int:
 
 
 def served_search(section: SearchSection, num_simulations: int) -> SearchConfig:
-    """Return the search of a client's request: always full, without self-play's additions.
+    """Return the search of a client's request: full, with noise only if the client asks for it.
 
     The root is PUCT whatever the run trains with: people read visits as the search's preference.
     Sequential halving at a Gumbel root visits good and bad actions equally often.
     """
-    values = section.model_dump() | _ALWAYS_FULL
-    values["root"] = "puct"
-    values["num_simulations"] = num_simulations
-    values["cache_positions"] = min(section.cache_positions, num_simulations)
-    return SearchConfig(**values)
-
-
-def match_search(section: SearchSection, num_simulations: int) -> SearchConfig:
-    """The search of matches, ratings and exams: always full, and nothing in it is random."""
-    values = section.model_dump() | _ALWAYS_FULL | _WITHOUT_CHANCE
-    values["num_simulations"] = num_simulations
+    values: dict[str, Any] = section.model_dump() | {
+        "root": "puct",
+        "num_simulations": num_simulations,
+        "cache_positions": min(section.cache_positions, num_simulations),
+    }
     return SearchConfig(**values)

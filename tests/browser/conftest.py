@@ -120,7 +120,7 @@ def inference_address(shown_game: str) -> Iterator[str]:
         async with Batcher(BatchLimits(64, 1024), models.mark_bad) as batcher:
             await models.refresh()
             shape = RequestShape(spec.observation_bytes, spec.num_actions, 64)
-            section = SearchSection(num_simulations=SIMULATIONS)
+            section = SearchSection(num_simulations=SIMULATIONS, prove_results=False)
             player = ModelPlayer(shown_game, section, models, batcher)
             backend = Backend(models, batcher, shape)
             async with Server("127.0.0.1:0", inference=backend, player=player) as server:

@@ -282,11 +282,8 @@ def test_a_pause_holds_under_plain_hpas(cluster: Any) -> None:
 
 def want_workers(cluster: Any, least: int, most: int = 100) -> None:
     """Bound what the autoscaler asks for."""
-    least_and_most = (
-        f"ZEROFLEET_SCALING__MIN_WORKERS={least}",
-        f"ZEROFLEET_SCALING__MAX_WORKERS={most}",
-    )
-    cluster.kubectl("set", "env", "deployment/autoscaler", *least_and_most)
+    keys = f"scaling.min_workers={least},scaling.max_workers={most},scaling.max_inference=4"
+    cluster.kubectl("set", "env", "deployment/autoscaler", f"ZEROFLEET_SET={keys}")
 
 
 def standing_still(cluster: Any) -> set[str]:

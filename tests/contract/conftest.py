@@ -90,7 +90,9 @@ def in_process() -> Open:
             await models.refresh()
             spec = games.spec(GAME)
             shape = RequestShape(spec.observation_bytes, spec.num_actions, 64)
-            player = ModelPlayer(GAME, SearchSection(num_simulations=40), models, batcher)
+            player = ModelPlayer(
+                GAME, SearchSection(num_simulations=40, prove_results=False), models, batcher
+            )
             yield InProcess(models, batcher, shape, player)
 
     return opened

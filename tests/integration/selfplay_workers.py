@@ -29,12 +29,12 @@ def make_run(
             "name": name,
             "preset": "plain",
             "game": {"name": game},
-            "search": {
-                "num_simulations": 12,
-                "cache_positions": 0,
+            "search": {"num_simulations": 12, "cache_positions": 0},
+            "selfplay": {
+                "games_per_engine": 8,
                 "random_opening_plies": random_opening_plies,
+                **selfplay,
             },
-            "selfplay": {"games_per_engine": 8, **selfplay},
         }
     )
 

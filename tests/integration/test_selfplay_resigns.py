@@ -5,10 +5,11 @@ import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
+import pytest
 from zerofleet_core import ReplayBuffer
 
 from tests.support.predictors import HashPredictor
-from zerofleet.config import run_from_values
+from zerofleet.config import ResignSection, run_from_values
 from zerofleet.database import Database
 from zerofleet.fleet.heartbeat import Heartbeats
 from zerofleet.services.selfplay.settings import SelfplaySettings
@@ -38,8 +39,11 @@ async def at_play(worker: Worker) -> AsyncIterator[Callable[[Callable[[], bool]]
         await asyncio.gather(task, return_exceptions=True)
 
 
-async def test_resigned_games_are_stored_and_replay(database: Database, valkey_url: str) -> None:
-    resign = {"enabled": True, "play_on_share": 0.3, "every_seconds": 0.05}
+async def test_resigned_games_are_stored_and_replay(
+    database: Database, valkey_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ResignSection, "every_seconds", 0.05)
+    resign = {"enabled": True, "play_on_share": 0.3}
     run = run_from_values(
         {
             "name": "test",

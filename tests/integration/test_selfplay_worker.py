@@ -4,6 +4,7 @@ import asyncio
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from tests.integration.selfplay_workers import (
     DEADLINE,
@@ -20,7 +21,7 @@ from tests.integration.selfplay_workers import (
 )
 from tests.support.forwarding import forwarding
 from tests.support.predictors import UniformPredictor
-from zerofleet.config import RunConfig
+from zerofleet.config import RunConfig, SelfplaySection
 from zerofleet.database import Database, Submission, migrate
 from zerofleet.errors import InferenceUnavailableError, OverloadedError
 from zerofleet.fleet.figures import SelfplayFigures, TrainerFigures
@@ -187,11 +188,12 @@ async def test_play_pauses_while_a_trainer_that_sends_heartbeats_reads_no_games(
 
 
 async def test_no_finished_game_is_lost_while_postgres_is_away(
-    store_folder: Path, valkey_url: str
+    store_folder: Path, valkey_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(SelfplaySection, "spool_games", 40)
     with EmbeddedPostgres(store_folder / "unsteady") as server:
         migrate(server.url())
-        run = make_run(spool_games=40, engines=1)
+        run = make_run(engines=1)
         async with forwarding(lambda: server.port) as port:
             steady_url = server.url().replace(f":{server.port}/", f":{port}/")
             with Database(steady_url) as database:

@@ -10,7 +10,7 @@ import pytest
 
 from tests.integration.kept_searches import DAY, NOW, ask, make_day, new_record
 from zerofleet.best_pointer import BestPointer
-from zerofleet.config import RunConfig, run_from_values
+from zerofleet.config import RetentionSection, RunConfig, run_from_values
 from zerofleet.database import Database, Submission, TrainerDatabase, Variant
 from zerofleet.errors import ModelNotFoundError, StaleEpochError
 from zerofleet.fleet.disk import FULL_SHARE
@@ -31,11 +31,16 @@ from zerofleet.services.trainer.forgetting import (
 SHAPE = spec("tic_tac_toe")
 
 
+@pytest.fixture(autouse=True)
+def no_other_models(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(RetentionSection, "models_every", 0)
+
+
 def a_run(**settings: object) -> RunConfig:
     return run_from_values({
         "name": "test",
         "game": {"name": "tic_tac_toe"},
-        "retention": {"models_newest": 2, "models_every": 0, **settings},
+        "retention": {"models_newest": 2, **settings},
     })  # fmt: skip
 
 

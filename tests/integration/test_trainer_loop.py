@@ -199,14 +199,14 @@ def test_at_the_disk_limit_searches_outside_of_the_window_go(surroundings: Surro
     assert surroundings.database.count_games("loop") == len(records)
 
 
-def test_the_preset_fast_trains_publishes_averages_and_computes_v_resign(
+def test_the_defaults_train_publish_average_and_compute_v_resign(
     surroundings: Surroundings,
 ) -> None:
     """With the rights of the trainer's role alone, and again after a restart."""
     values = a_run().model_dump(include={"name", "game", "trainer"}, exclude_unset=True)
     values["network"] = {"blocks": 3, "channels": 8, "global_pooling": True}
     values["trainer"]["publish_every_steps"] = 30
-    surroundings.run = run_from_values({**values, "preset": "fast"})
+    surroundings.run = run_from_values(values)
     assert surroundings.run.trainer.growing_window
     surroundings.submit(range(40))
     surroundings.train_until(surroundings.idle)

@@ -15,7 +15,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from tests.support.random_records import changed, random_record
-from zerofleet.config import RunConfig, run_from_values
+from zerofleet.config import OverfitSection, RunConfig, run_from_values
 from zerofleet.database import Database, Submission
 from zerofleet.fleet.figures import TrainerFigures
 from zerofleet.fleet.heartbeat import Heartbeats
@@ -49,7 +49,7 @@ def a_run(action: str = "slow", **trainer: Any) -> RunConfig:
             "learning_rate": [0.05],
             **trainer,
         },
-        "overfit": {"action": action, "smoothing": 0.5, "min_positions": 100},
+        "overfit": {"action": action},
     })  # fmt: skip
 
 
@@ -121,6 +121,8 @@ def surroundings(
     database_url: str, valkey_url: str, monkeypatch: pytest.MonkeyPatch, train: Any
 ) -> Iterator[LocalPrograms]:
     monkeypatch.setattr(loop, "POLL_SECONDS", 0.05)
+    monkeypatch.setattr(OverfitSection, "smoothing", 0.5)
+    monkeypatch.setattr(OverfitSection, "min_positions", 100)
     with Database(database_url) as database:
         database.register_run(a_run())
         yield LocalPrograms(database, valkey_url, train)

@@ -13,7 +13,7 @@ from typing import Any, cast
 import pytest
 
 from tests.support.random_records import target_record
-from zerofleet.config import RunConfig, run_from_values
+from zerofleet.config import PrecisionSection, RunConfig, run_from_values
 from zerofleet.database import Database, Submission
 from zerofleet.fleet.figures import TrainerFigures, VariantFigures
 from zerofleet.fleet.heartbeat import Heartbeats
@@ -32,6 +32,12 @@ DEADLINE = 120.0
 SPEC = spec("tic_tac_toe")
 
 
+@pytest.fixture(autouse=True)
+def few_positions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(PrecisionSection, "calibration_positions", 64)
+    monkeypatch.setattr(PrecisionSection, "check_positions", 32)
+
+
 def a_run(**precision: Any) -> RunConfig:
     return run_from_values({
         "name": "test",
@@ -46,7 +52,7 @@ def a_run(**precision: Any) -> RunConfig:
             "held_out_share": 0.2,
             "augment": False,
         },
-        "precision": {"calibration_positions": 64, "check_positions": 32, **precision},
+        "precision": precision,
     })  # fmt: skip
 
 

@@ -59,7 +59,7 @@ def test_a_resigned_game_and_its_policy_targets_come_through(database: Database)
 def test_the_threshold_is_computed_at_once_and_then_every_so_many_seconds(
     database: Database,
 ) -> None:
-    settings = ResignSection(enabled=True, every_seconds=30, min_games=7, window_games=9)
+    settings = ResignSection(enabled=True)
     writer = ResignThresholdWriter("test", settings, database)
     assert writer.due(1_000.0)
     writer.write(1_000.0)
@@ -68,7 +68,7 @@ def test_the_threshold_is_computed_at_once_and_then_every_so_many_seconds(
     [row] = database._rows(
         "SELECT games, threshold, min_games, window_games FROM resign_thresholds"
     )
-    assert tuple(row) == (0, None, 7, 9)
+    assert tuple(row) == (0, None, 100, 1_000)
 
 
 def test_it_is_never_computed_where_nobody_resigns(database: Database) -> None:

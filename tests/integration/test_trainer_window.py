@@ -179,24 +179,13 @@ def test_training_samples_are_turned_only_if_the_run_file_says_so(database: Data
     assert kinds[1] <= windows[1].trained.positions
 
 
-@pytest.mark.parametrize(
-    "weights",
-    [{"policy_surprise_share": 0.7}, {"repeated_positions": "once"}, {"age_halflife": 30.0}],
-    ids=lambda weights: next(iter(weights)),
-)
-def test_positions_are_drawn_as_the_run_file_says(
-    database: Database, weights: dict[str, object]
-) -> None:
+def test_positions_are_drawn_as_the_run_file_says(database: Database) -> None:
     """Of the stored games as of those that were submitted; what they pay for stays the same."""
     submitted = {game.game_uid: game for game in submit(database, range(60))}
     games = [submitted[game.game_uid] for game in database.read_games("test", 0, 100).games]
-    plain = a_run(growing_window=False)
-    run = a_run(growing_window=False, value_lambda=0.9, **weights)
-    window, usual = (Window(each, database, training(each)) for each in (run, plain))
+    run = a_run(growing_window=False, value_lambda=0.9)
+    window = Window(run, database, training(run))
     read(window)
-    read(usual)
-    assert window.trained.positions == usual.trained.positions
-    assert window.trained.total_positions == usual.trained.total_positions
     for held_out, buffer in ((False, window.trained), (True, window.held_out)):
         direct = module.empty_buffer(run, 1_000, held_out=held_out)
         for game in games:
@@ -209,17 +198,10 @@ def test_positions_are_drawn_as_the_run_file_says(
                     game.columns.legal_actions,
                     game.columns.policy_weights,
                     root_value=game.columns.root_value,
-                    priors=game.columns.priors,
                 )
         drawn, expected = (each.sample_with_plies(200, 3) for each in (buffer, direct))
         for ours, theirs in zip(drawn, expected, strict=True):
             np.testing.assert_array_equal(ours, theirs)
-    ages = [each.trace("train", 4_000, 1) for each in (window, usual)]
-    assert ages[0] is not None
-    assert ages[1] is not None
-    assert not np.array_equal(ages[0].batch[0], ages[1].batch[0])
-    is_younger = ages[0].game_age.mean() < 0.8 * ages[1].game_age.mean()
-    assert is_younger == ("age_halflife" in weights)
 
 
 def test_pages_are_smaller_where_searches_have_many_rows(

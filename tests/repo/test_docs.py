@@ -37,6 +37,7 @@ OF_A_FLEET = {
     "pylock.toml",
     "RUN.toml",
     "roles.toml",
+    "run-1.0.toml",
     "run.toml",
     "running.json",
     "stores.json",

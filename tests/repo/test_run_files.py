@@ -62,21 +62,13 @@ def test_the_page_of_keys_is_fresh() -> None:
             "max_ahead_positions = 1000 would pause play before training can start: give 2000",
         ),
         (
-            'name = "a"\n[game]\nname = "tic_tac_toe"\n[search]\nsimulations_start = 9',
-            "simulations_start = 9 and simulations_growth_models = 0: give both",
+            'name = "a"\n[game]\nname = "tic_tac_toe"\n[selfplay]\ntemperature_moves = 6\n'
+            "temperature_halflife = 8",
+            "temperature_moves = 6 has no effect with selfplay.temperature_halflife = 8",
         ),
         (
-            'name = "a"\n[game]\nname = "tic_tac_toe"\n[search]\nsimulations_start = 101\n'
-            "simulations_growth_models = 5",
-            "simulations_start = 101 is above num_simulations = 100: lower the first",
-        ),
-        (
-            'name = "a"\n[game]\nname = "tic_tac_toe"\n[search]\ntemperature_moves = 6',
-            "temperature_moves = 6 has no effect with search.temperature_halflife = 8",
-        ),
-        (
-            'name = "a"\n[game]\nname = "tic_tac_toe"\n[trainer]\nage_halflife = -1',
-            "trainer.age_halflife = -1",
+            'name = "a"\n[game]\nname = "tic_tac_toe"\n[trainer]\nwarmup_samples = -1',
+            "trainer.warmup_samples = -1",
         ),
         (
             'name = "a"\n[game]\nname = "tic_tac_toe"\n[precision]\nvariants = ["int4"]',
@@ -104,22 +96,22 @@ def test_bad_run_files_get_one_line_that_helps(tmp_path: Path, text: str, messag
 
 def test_which_presets_publish_in_8_bits() -> None:
     game = {"name": "a", "game": "tic_tac_toe"}
-    wanted = {"fast": ("int8",), "agz": (), "plain": ()}
+    wanted: dict[str | None, tuple[str, ...]] = {None: ("int8",), "agz": (), "plain": ()}
     for preset, variants in wanted.items():
         assert run_from_values({**game, "preset": preset}).precision.variants == variants
     small = load_run(ROOT / "runs" / "tictactoe.toml")
-    assert small.preset == "fast"
+    assert small.preset is None
     assert small.precision.variants == ()
 
 
 def test_the_environment_wins_over_the_file(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setenv("ZEROFLEET_SEARCH__NUM_SIMULATIONS", "7")
+    monkeypatch.setenv("ZEROFLEET_SET", "search.num_simulations=7")
     assert load_run(RUNS[0]).search.num_simulations == 7
 
 
 def test_a_game_in_the_environment_may_be_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("go(size=9)", '"go(size=9)"', '{"name": "go(size=9)"}'):
-        monkeypatch.setenv("ZEROFLEET_GAME", name)
+        monkeypatch.setenv("ZEROFLEET_SET", f"game={name}")
         assert load_run(RUNS[0]).game.name == "go(size=9)"

@@ -28,7 +28,6 @@ SMALL = (
     "trainer.budget_minutes=5",
     "search.num_simulations=12",
     "selfplay.games_per_engine=64",
-    "resign.min_games=5",
 )
 
 
@@ -50,7 +49,7 @@ def test_one_seed_gives_one_run_whoever_learns_beside_it(
 ) -> None:
     file = tmp_path / "rows.jsonl"
     same = "search.c_puct=1.5"
-    other = "search.c_puct=3,trainer.policy_surprise_share=0.5,trainer.opponent_policy_weight=0.15"
+    other = "search.c_puct=3,trainer.opponent_policy_weight=0.15"
     strength.main(
         arguments(
             "--steps=25", "--simulations=2", f"--output={file}", "--compare", "-", same, other
@@ -168,12 +167,13 @@ def test_all_variants_sit_the_first_ones_exam(monkeypatch: pytest.MonkeyPatch) -
     assert set(searches) == {(1.5, 4)}
 
 
-def test_parts_of_the_preset_are_taken_off_and_put_on() -> None:
+def test_parts_of_the_defaults_are_taken_off_and_put_on() -> None:
     learning = {
         f"{section}.{key}"
-        for section in ("search", "resign", "network", "trainer")
-        for key in PRESETS["fast"][section]
+        for section in ("search", "selfplay", "resign", "network", "trainer")
+        for key in PRESETS["plain"][section]
     }
+    learning.remove("selfplay.max_ahead_positions")  # nothing is ahead in one process
     learning.add("trainer.learning_rate_steps")  # that fit the one rate
     assert {key for keys in PARTS.values() for key in keys} == learning
     for game in ("connect_four", "go9", "othello", "tictactoe"):

@@ -57,9 +57,9 @@ def complaint(answer: tuple[int, str]) -> str:
         (f'name = "a"\n{RUN}[search]\nnum_simulation = 5', "'search.num_simulations'"),
         (f'name = "a"\n{RUN}[search]\nnum_simulations = 0', "greater than or equal to 1"),
         ('name = "a"\n[game]\nname = "tic_tac_to"', "tic_tac_toe"),
-        (f'name = "a"\npreset = ["fast"]\n{RUN}', "run.toml: preset = ['fast']: Input should be"),
-        (f'name = "a"\npreset = {{a = 1}}\n{RUN}', "'fast', 'agz' or 'plain'"),
-        (f'name = "a"\npreset = "quick"\n{RUN}', "preset = 'quick': Input should be 'fast'"),
+        (f'name = "a"\npreset = ["agz"]\n{RUN}', "run.toml: preset = ['agz']: Input should be"),
+        (f'name = "a"\npreset = {{a = 1}}\n{RUN}', "'agz' or 'plain'"),
+        (f'name = "a"\npreset = "quick"\n{RUN}', "preset = 'quick': Input should be 'agz'"),
         (
             f'name = "a"\n{RUN}[evaluator]\nsprt_elo = [5, 0]',
             "evaluator: sprt_elo = [5.0, 0.0]",
@@ -126,9 +126,9 @@ def test_all_mistakes_are_told_at_once(zerofleet: Zerofleet) -> None:
     for line, words in zip(
         lines,
         (
+            "ZEROFLEET_SERCH__C_PUCT: unknown section 'serch'",
             "--set nothing: give KEY=VALUE",
             "--set num_simulations=3: unknown key 'num_simulations': did you mean 'search.num_",
-            "ZEROFLEET_SERCH__C_PUCT: unknown section 'serch'",
             "--set rating.anchors=random: give JSON",
             "--set seed=-1: Input should be",
             "run.toml: search.c_puct = -1",
@@ -140,6 +140,52 @@ def test_all_mistakes_are_told_at_once(zerofleet: Zerofleet) -> None:
         strict=True,
     ):
         assert line.startswith(f"  {words}")
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (
+            'game = "openspiel:chess"\n[network]\nchannels = 100000\n'
+            'policy_head = "convolutional"\n'
+            "[trainer]\nmin_positions = 5000\nwindow_positions = 4000\nbatch_size = 0\n",
+            (
+                "run.toml: network.channels = 100000: Input should be less than",
+                "run.toml: trainer.batch_size = 0",
+                "trainer.min_positions = 5000, but trainer.window_positions = 4000",
+                "network.policy_head = 'convolutional' needs 64 or 65 actions",
+            ),
+        ),
+        (
+            'game = "tic_tac_toe"\n'
+            "[selfplay]\nmax_ahead_positions = 100\ngames_per_engine = 9000\n"
+            "[evaluator]\nsprt_elo = [5, 0]\n",
+            (
+                "run.toml: evaluator: sprt_elo = [5.0, 0.0]",
+                "run.toml: selfplay.max_ahead_positions = 100 would pause play",
+                "selfplay.games_per_engine = 9000 is above inference.max_batch_rows = 1024",
+            ),
+        ),
+        (
+            'game = "tic_tac_toe"\n[trainer]\nmin_positions = 5000000\n',
+            (
+                "run.toml: selfplay.max_ahead_positions = 20000 would pause play",
+                "trainer.min_positions = 5000000, but trainer.window_positions = 1000000",
+            ),
+        ),
+    ],
+)
+def test_what_does_not_fit_is_told_beside_what_is_wrong_alone(
+    zerofleet: Zerofleet, content: str, expected: tuple[str, ...]
+) -> None:
+    Path("run.toml").write_text(f'name = "a"\n{content}')
+    status, errors = zerofleet("up", "run.toml")
+    assert status == 2
+    first, *lines = errors.splitlines()
+    assert first == f"zerofleet: {len(expected)} mistakes:"
+    for line, words in zip(lines, expected, strict=True):
+        assert line.startswith(f"  {words}")
+    assert not Path("zerofleet-data").exists()
 
 
 def test_a_run_file_with_a_name_like_it(zerofleet: Zerofleet) -> None:
@@ -171,7 +217,7 @@ def test_a_run_file_that_zerofleet_comes_with_needs_no_path(zerofleet: Zerofleet
         ("search=abc", "give JSON, or one key of it, as --set search.KEY=VALUE"),
         ('search={"c_puct": -1}', "}: search.c_puct = -1: Input should be greater than 0"),
         ("rating.opponents=[1, 0.5]", "rating.opponents.1 = 0.5"),
-        ("preset=quick", "'fast', 'agz' or 'plain'"),
+        ("preset=quick", "'agz' or 'plain'"),
     ],
 )
 def test_settings(zerofleet: Zerofleet, setting: str, words: str) -> None:
@@ -185,8 +231,23 @@ def test_settings(zerofleet: Zerofleet, setting: str, words: str) -> None:
 @pytest.mark.parametrize(
     ("variable", "value", "words"),
     [
-        ("ZEROFLEET_SEARCH__C_PUCT", "-1", ": search.c_puct = '-1': Input should be greater"),
-        ("ZEROFLEET_SEARCH", "abc", " = 'abc': give JSON, or one key of it, as ZEROFLEET_SEARCH__"),
+        ("ZEROFLEET_SET", "search.c_puct=-1", ": search.c_puct=-1: Input should be greater"),
+        ("ZEROFLEET_SET", "seed=2,c_puct=1", ": c_puct=1: unknown key 'c_puct': did you mean 'sea"),
+        (
+            "ZEROFLEET_SET",
+            "search=abc",
+            ": search=abc: give JSON, or one key of it, as ZEROFLEET_SET=search.KEY=VALUE",
+        ),
+        (
+            "ZEROFLEET_SEARCH__C_PUCT",
+            "2",
+            ": keys of the run file are given by ZEROFLEET_SET, as ZEROFLEET_SET='search.c_puct=2'",
+        ),
+        (
+            "ZEROFLEET_SEED",
+            "2",
+            ": keys of the run file are given by ZEROFLEET_SET, as ZEROFLEET_S",
+        ),
     ],
 )
 def test_a_mistake_in_the_environment_is_the_variables(
@@ -200,7 +261,7 @@ def test_a_mistake_in_the_environment_is_the_variables(
 
 def test_a_mistake_in_the_file_is_the_files(zerofleet: Zerofleet) -> None:
     Path("run.toml").write_text(f'name = "a"\n{RUN}[search]\nc_puct = -1')
-    os.environ["ZEROFLEET_SEARCH"] = '{"num_simulations": 5}'
+    os.environ["ZEROFLEET_SET"] = 'search={"num_simulations": 5}'
     assert "run.toml: search.c_puct = -1" in complaint(zerofleet("up", "run.toml"))
 
 

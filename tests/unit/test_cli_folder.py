@@ -51,51 +51,51 @@ def test_the_run_file_is_kept(tmp_path: Path, run: RunConfig) -> None:
     folder = DataFolder.for_run(tmp_path / "data", run)
     folder.keep_run_file(RUN_FILE, run)
     folder.keep_run_file(folder.run_file, run)
-    assert folder.run_file.read_bytes() == RUN_FILE.read_bytes()
+    assert folder.run_file.read_text() == f"format = 2\n{RUN_FILE.read_text()}"
 
 
 @pytest.mark.parametrize(
     ("settings", "written"),
     [
         (
-            {"ZEROFLEET_SEED": "7", "zerofleet_search__NUM_simulations": "9"},
+            "seed=7,search.num_simulations=9",
             {"seed": 7, "search": {"num_simulations": 9}},
         ),
         (
-            {"ZEROFLEET_GAME__NAME": "go(size=5)", "ZEROFLEET_RATING__ANCHORS": '["random"]'},
-            {"game": {"name": "go(size=5)"}, "rating": {"anchors": ["random"]}},
+            'game.name=go(size=5,komi=7), rating.anchors=["random"]',
+            {"game": {"name": "go(size=5,komi=7)"}, "rating": {"anchors": ["random"]}},
         ),
         (
-            {"ZEROFLEET_GAME": "go(size=5)", "ZEROFLEET_RESIGN": '{"enabled": false}'},
+            'game=go(size=5),resign={"enabled": false}',
             {"game": {"name": "go(size=5)"}, "resign": {"enabled": False}},
         ),
         (
-            {"ZEROFLEET_PRESET": "plain", "ZEROFLEET_NETWORK__BLOCKS": "2"},
+            "preset=plain,network.blocks=2",
             {"preset": "plain", "network": {"blocks": 2}},
         ),
         (
-            {"ZEROFLEET_GOAL": "null", "ZEROFLEET_SEARCH": '{"dirichlet_alpha": null}'},
-            {"search": {}},
+            'goal=null,selfplay={"dirichlet_alpha": null}',
+            {"selfplay": {}},
         ),
-        ({"ZEROFLEET_DATABASE_URL": "postgresql://elsewhere"}, {}),
+        ("", {}),
     ],
 )
 def test_what_is_set_for_a_start_is_in_the_run_file_that_is_kept(
-    settings: dict[str, str],
+    settings: str,
     written: dict[str, Any],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     own = RUN_FILE.read_text()
     with monkeypatch.context() as environment:
-        for variable, value in settings.items():
-            environment.setenv(variable, value)
+        environment.setenv("ZEROFLEET_SET", settings)
+        environment.setenv("ZEROFLEET_DATABASE_URL", "postgresql://elsewhere")
         chosen = load_run(RUN_FILE)
         folder = DataFolder.for_run(tmp_path / "data", chosen)
         folder.keep_run_file(RUN_FILE, chosen)
     assert load_run(folder.run_file) == chosen
     kept = tomllib.loads(folder.run_file.read_text())
-    assert kept == merge(tomllib.loads(own), written)
+    assert kept == merge(tomllib.loads(own), {"format": 2, **written})
     remarks = {line for line in own.splitlines() if line.startswith("#")}
     assert remarks <= set(folder.run_file.read_text().splitlines())
 
@@ -114,7 +114,8 @@ def test_the_disk_limit_is_in_the_run_file_that_is_kept(
     assert kept == run
     assert kept.retention.max_disk_gb == limit
     assert kept.retention.limit_bytes == (limit * 1e9 or None)
-    assert in_file is None or folder.run_file.read_text() == run_file.read_text()
+    text = f"format = 2\n{run_file.read_text()}"
+    assert in_file is None or folder.run_file.read_text() == text
 
 
 def write(path: Path, size: int) -> None:
@@ -322,6 +323,11 @@ def test_a_run_file_that_cannot_be_copied_is_named(tmp_path: Path, run: RunConfi
         folder.keep_run_file(pipe, run)
 
 
+def kept(run_file: Path) -> bytes:
+    """What a data folder keeps of a run file."""
+    return b"format = 2\n" + run_file.read_bytes()
+
+
 def everything_in(folder: Path) -> dict[str, bytes]:
     """The content of each file but the lock, by path."""
     files = (path for path in folder.rglob("*") if path.is_file() and path.name != "lock")
@@ -401,7 +407,7 @@ def test_a_start_that_fails_changes_nothing_in_an_old_folder(
         start.succeeded()
     assert everything_in(root) == {
         **without_stores,
-        "run.toml": new.read_bytes(),
+        "run.toml": kept(new),
         "stores.json": b"new",
     }
 
@@ -464,7 +470,7 @@ def test_a_run_that_is_killed_after_its_start_keeps_its_files(
         start.succeeded()
     kill_in_start(root, changed, "start.succeeded()")
     after = everything_in(root)
-    assert after["run.toml"] == changed.read_bytes()
+    assert after["run.toml"] == kept(changed)
     with pytest.raises(ConfigError, match="no"), Start(root, run, RUN_FILE):
         raise ConfigError("no")  # before it wrote anything
     assert everything_in(root) == after
@@ -479,7 +485,7 @@ def test_a_start_that_goes_on_is_not_undone(tmp_path: Path, run: RunConfig, chan
     with Start(root, run, changed) as start:
         start.write(run)
         chosen_folder(root)
-        assert (root / "run.toml").read_bytes() == changed.read_bytes()
+        assert (root / "run.toml").read_bytes() == kept(changed)
         start.succeeded()
 
 

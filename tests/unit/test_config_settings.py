@@ -5,7 +5,16 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from zerofleet.config import ProcessSettings, load_run, read_settings, run_from_values
+from zerofleet.config import (
+    Overrides,
+    ProcessSettings,
+    RunConfig,
+    load_run,
+    read_settings,
+    run_from_values,
+)
+from zerofleet.config.overrides import section_of
+from zerofleet.config.section import BASIC
 from zerofleet.errors import ConfigError
 
 
@@ -65,3 +74,28 @@ def test_a_whole_number_is_no_larger_than_the_core_takes(section: str, key: str)
     with pytest.raises(ValidationError, match="less than or equal to 2147483647"):
         run_from_values({**values, section: {key: 2**31}})
     run_from_values({**values, "trainer": {"budget_samples": 2**40}})
+
+
+def test_most_keys_are_advanced() -> None:
+    """The page lists the basic ones first, so they must stay few."""
+    sections = [section_of([name]) for name in RunConfig.model_fields]
+    fields = [field for each in sections if each for field in each.model_fields.values()]
+    basic = [field for field in fields if field.json_schema_extra == BASIC]
+    assert 30 <= len(basic) <= 45 < len(fields) <= 130
+
+
+def test_settings_of_the_variable_are_split_at_commas_outside_brackets(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv(
+        "ZEROFLEET_SET", 'seed=4, rating.anchors=["random","search"],game=go(size=9,komi=7),'
+    )
+    run = load_run(Path("tictactoe"))
+    assert (run.seed, run.rating.anchors) == (4, ("random", "search"))
+    assert run.game.name == "go(size=9,komi=7)"
+
+
+def test_an_option_is_stronger_than_the_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ZEROFLEET_SET", "seed=4,search.c_puct=3")
+    run = load_run(Path("tictactoe"), Overrides.read(["seed=5"]))
+    assert (run.seed, run.search.c_puct) == (5, 3.0)

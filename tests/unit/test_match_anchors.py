@@ -33,7 +33,7 @@ ENGINE = Path(__file__).with_name("outside_program.py")
 
 
 def search(simulations: int) -> SearchConfig:
-    return match_search(SearchSection(root="puct", forced_playouts=2.0), simulations)
+    return match_search(SearchSection(root="puct"), simulations)
 
 
 async def anchor(name: str, game: str, seed: int = 1, *, stack: AsyncExitStack) -> MatchPlayer:

@@ -31,7 +31,7 @@ GAME = "connect_four"
 PAIRS = 9
 OPENINGS = draw_openings(GAME, 3, PAIRS, seed=1)
 PLACES = [(opening, color) for opening in range(PAIRS) for color in (0, 1)]
-SEARCH = match_search(SearchSection(), 12)
+SEARCH = match_search(SearchSection(root="puct", prove_results=False), 12)
 
 
 class Watched:

@@ -1,116 +1,156 @@
-"""Searches outside self-play: what a run's ``[search]`` says of play, without what trains."""
+"""The searches of self-play, matches and clients, made from ``[search]`` and ``[selfplay]``."""
 
 from typing import Any
 
 import pytest
 from zerofleet_core import SearchConfig
 
-from zerofleet.config import SearchSection, run_from_values
-from zerofleet.search_configs import match_search, served_search, served_simulations
+from zerofleet.config import RunConfig, SearchSection, Section, SelfplaySection, run_from_values
+from zerofleet.search_configs import (
+    match_search,
+    selfplay_search,
+    served_search,
+    served_simulations,
+)
 
 # Every field away from its default.
-SECTION = SearchSection(
+SEARCH = SearchSection(
     num_simulations=50,
-    full_search_share=0.3,
-    fast_simulations=5,
-    simulations_start=30,
-    simulations_growth_models=4,
+    root="puct",
     c_puct=2.0,
-    c_puct_growth=0.7,
-    c_puct_base=500.0,
     fpu="zero",
     fpu_reduction=0.4,
-    root_fpu_reduction=0.1,
-    root_policy_temperature=1.25,
-    root_policy_temperature_final=1.1,
-    root_policy_temperature_halflife=5.0,
-    dirichlet_fraction=0.3,
-    dirichlet_alpha=0.5,
-    forced_playouts=2.0,
-    min_child_visits=1,
-    prune_targets=True,
-    play_pruned=False,
-    root="gumbel",
     gumbel_actions=4,
-    gumbel_scale=0.5,
-    gumbel_c_visit=40.0,
-    gumbel_c_scale=0.8,
-    temperature=0.9,
-    temperature_moves=12,
-    temperature_final=0.1,
-    temperature_halflife=6.0,
-    random_opening_plies=4,
-    random_opening_share=0.5,
-    opening_actions="policy",
-    fork_share=0.1,
     virtual_loss=2.0,
-    prove_results=True,
-    decisive_moves=True,
+    prove_results=False,
+    decisive_moves=False,
     reuse_tree=False,
     cache_positions=100,
     random_symmetry=False,
 )
-OF_THE_RUN = (
-    "c_puct",
-    "c_puct_growth",
-    "c_puct_base",
-    "fpu",
-    "fpu_reduction",
-    "gumbel_actions",
-    "gumbel_c_visit",
-    "gumbel_c_scale",
-    "virtual_loss",
-    "prove_results",
-    "decisive_moves",
+PLAY = SelfplaySection(
+    games_per_engine=7,
+    engines=1,
+    save_every_plies=3,
+    lease_seconds=5.0,
+    max_ahead_positions=50_000,
+    full_search_share=0.3,
+    fast_simulations=5,
+    random_opening_share=0.5,
+    random_opening_plies=4,
+    opening_actions="policy",
+    fork_share=0.1,
+    gumbel_scale=0.5,
+    dirichlet_fraction=0.3,
+    dirichlet_alpha=0.5,
+    temperature=0.9,
+    temperature_moves=12,
+    temperature_final=0.1,
+    temperature_halflife=6.0,
+    root_policy_temperature=1.25,
+    root_policy_temperature_final=1.1,
+    root_policy_temperature_halflife=5.0,
+    root_fpu_reduction=0.1,
+    forced_playouts=2.0,
+    min_child_visits=1,
+    prune_targets=True,
+    play_pruned=False,
 )
+STANDARD = SearchConfig()
+KEYS = [key for key in dir(SearchConfig) if not key.startswith("_") and key != "temperature_at"]
 
 
-@pytest.fixture(params=[match_search, served_search])
-def search(request: pytest.FixtureRequest) -> SearchConfig:
-    return request.param(SECTION, 20)
+def run_with(search: SearchSection, selfplay: SelfplaySection) -> RunConfig:
+    run = run_from_values({"name": "searched", "game": "tic_tac_toe"})
+    return run.model_copy(update={"search": search, "selfplay": selfplay})
 
 
-def test_the_section_of_this_file_leaves_no_default() -> None:
-    standard = SearchSection()
-    same = [
-        key for key in SearchSection.model_fields if getattr(SECTION, key) == getattr(standard, key)
-    ]
-    assert same == []
+@pytest.mark.parametrize("section", [SEARCH, PLAY], ids=["search", "selfplay"])
+def test_the_sections_of_this_file_leave_no_default(section: Section) -> None:
+    standard = type(section)()
+    fields = type(section).model_fields
+    assert [key for key in fields if getattr(section, key) == getattr(standard, key)] == []
 
 
-def test_they_are_always_full(search: SearchConfig) -> None:
+def test_self_play_searches_by_both_sections() -> None:
+    search = selfplay_search(run_with(SEARCH, PLAY))
+    for section in (SEARCH, PLAY):
+        for key, value in section:
+            if key in KEYS:
+                assert getattr(search, key) == pytest.approx(value), key
+
+
+def test_a_key_of_the_core_is_of_one_section() -> None:
+    assert not set(SearchSection.model_fields) & set(SelfplaySection.model_fields)
+    assert set(SearchSection.model_fields) <= set(KEYS)
+    named = set(SearchSection.model_fields) | set(SelfplaySection.model_fields)
+    assert set(KEYS) - named == {
+        "c_puct_growth",
+        "c_puct_base",
+        "gumbel_c_visit",
+        "gumbel_c_scale",
+        "simulations_start",
+        "simulations_growth_models",
+    }
+
+
+def test_nothing_in_a_match_explores() -> None:
+    """A new key of the core that explores must be added here, with the value that is neutral."""
+    search = match_search(SEARCH, 20)
+    found = {key: getattr(search, key) for key in set(KEYS) - set(SearchSection.model_fields)}
+    assert found == {
+        "c_puct_growth": 0.0,
+        "c_puct_base": 19_652.0,
+        "gumbel_c_visit": 50.0,
+        "gumbel_c_scale": 1.0,
+        "full_search_share": 1.0,
+        "fast_simulations": None,
+        "simulations_start": None,
+        "simulations_growth_models": 0,
+        "random_opening_share": 1.0,
+        "random_opening_plies": 0,
+        "opening_actions": "uniform",
+        "fork_share": 0.0,
+        "gumbel_scale": 0.0,
+        "dirichlet_fraction": 0.0,
+        "dirichlet_alpha": None,
+        "temperature": 0.0,
+        "temperature_moves": 0,
+        "temperature_final": 0.0,
+        "temperature_halflife": 0.0,
+        "root_policy_temperature": 1.0,
+        "root_policy_temperature_final": 1.0,
+        "root_policy_temperature_halflife": 0.0,
+        "root_fpu_reduction": None,
+        "forced_playouts": 0.0,
+        "min_child_visits": 0,
+        "prune_targets": False,
+        "play_pruned": True,
+    }
+
+
+def test_a_match_searches_as_the_run_says() -> None:
+    search = match_search(SEARCH.model_copy(update={"random_symmetry": True}), 20)
     assert search.num_simulations == 20
-    assert search.full_search_share == 1.0
-    assert search.simulations_start is None
-    assert search.root_policy_temperature == 1.0
-    assert search.root_policy_temperature_halflife == 0.0
-    assert search.root_fpu_reduction is None
-    assert search.forced_playouts == 0.0
-    assert search.min_child_visits == 0
-    assert not search.prune_targets
-    assert search.random_opening_plies == 0
-    assert search.fork_share == 0.0
-
-
-@pytest.mark.parametrize("key", OF_THE_RUN)
-def test_they_explore_as_the_run_says(search: SearchConfig, key: str) -> None:
-    assert getattr(search, key) == pytest.approx(getattr(SECTION, key))
-
-
-def test_nothing_in_a_match_is_random() -> None:
-    search = match_search(SearchSection(), 20)
-    assert search.dirichlet_fraction == 0.0
-    assert search.gumbel_scale == 0.0
-    assert search.temperature == search.temperature_final == 0.0
-    assert search.temperature_moves == search.temperature_halflife == 0
     assert not search.random_symmetry
+    for key in set(SearchSection.model_fields) - {"num_simulations", "random_symmetry"}:
+        assert getattr(search, key) == pytest.approx(getattr(SEARCH, key)), key
 
 
 @pytest.mark.parametrize("root", ["puct", "gumbel"])
-def test_a_served_search_has_a_puct_root_and_a_match_the_run_s(root: str) -> None:
-    section = SECTION.model_copy(update={"root": root})
-    assert served_search(section, 20).root == "puct"
+def test_a_client_searches_as_the_run_says_at_a_puct_root(root: str) -> None:
+    section = SEARCH.model_copy(update={"root": root, "cache_positions": 10})
+    search = served_search(section, 20)
+    assert (search.root, search.num_simulations) == ("puct", 20)
+    for key in set(SearchSection.model_fields) - {"num_simulations", "root"}:
+        assert getattr(search, key) == pytest.approx(getattr(section, key)), key
     assert match_search(section, 20).root == root
+
+
+def test_a_client_that_asks_for_noise_gets_the_core_s() -> None:
+    search = served_search(SEARCH, 20)
+    for key in set(KEYS) - set(SearchSection.model_fields):
+        assert getattr(search, key) == getattr(STANDARD, key)
 
 
 def test_a_served_search_caches_no_more_than_it_can_visit() -> None:
@@ -139,8 +179,12 @@ NAMED = {"fpu": ("zero", "reduction"), "root": ("puct", "gumbel")} | {
 
 @pytest.mark.parametrize(("key", "name"), [(key, of) for key in NAMED for of in NAMED[key]])
 def test_the_core_knows_what_is_chosen_by_name(key: str, name: str) -> None:
-    section = SearchSection.model_validate({key: name})
-    assert getattr(SearchConfig(**section.model_dump()), key) == name
+    search, play = SearchSection(), SelfplaySection()
+    if key in SearchSection.model_fields:
+        search = SearchSection.model_validate({key: name})
+    else:
+        play = SelfplaySection.model_validate({key: name})
+    assert getattr(selfplay_search(run_with(search, play)), key) == name
 
 
 @pytest.mark.parametrize("key", NAMED)

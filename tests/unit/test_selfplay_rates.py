@@ -18,8 +18,14 @@ def cost(**play: Any) -> PlyCost:
         "name": "test",
         "preset": "plain",
         "game": "connect_four",
-        "search": {"num_simulations": 100, "full_search_share": 0.25, "fast_simulations": 20},
-        "selfplay": {"games_per_engine": 8, "engines": 2, **play},
+        "search": {"num_simulations": 100},
+        "selfplay": {
+            "games_per_engine": 8,
+            "engines": 2,
+            "full_search_share": 0.25,
+            "fast_simulations": 20,
+            **play,
+        },
         "trainer": {"held_out_share": 0.2},
     }
     run = run_from_values(values)

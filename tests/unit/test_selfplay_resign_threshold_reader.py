@@ -10,7 +10,7 @@ import structlog
 from zerofleet_core import GameColumns, SearchConfig, SelfPlay
 
 from tests.support.predictors import HashPredictor
-from zerofleet.config import RunConfig, run_from_values
+from zerofleet.config import ResignSection, RunConfig, run_from_values
 from zerofleet.database import SelfplayDatabase, WorkerGames
 from zerofleet.errors import StoreUnavailableError
 from zerofleet.fleet.heartbeat import Heartbeats
@@ -106,9 +106,10 @@ async def test_while_postgres_is_away_the_last_threshold_stays() -> None:
     assert [(log["before"], log["threshold"]) for log in logs] == [(None, -0.5), (-0.5, None)]
 
 
-async def test_it_is_read_again_and_again() -> None:
+async def test_it_is_read_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ResignSection, "every_seconds", 0.001)
     thresholds = Thresholds(-0.75, -0.5, RuntimeError("unforeseen"))
-    resignation = make_resignation(thresholds, make_engines(1), enabled=True, every_seconds=0.001)
+    resignation = make_resignation(thresholds, make_engines(1), enabled=True)
     with pytest.raises(RuntimeError, match="unforeseen"):
         await resignation.watch()
     assert (thresholds.asked, resignation.threshold) == (3, -0.5)

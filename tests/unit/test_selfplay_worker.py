@@ -244,8 +244,9 @@ async def test_a_game_whose_plies_all_come_from_the_cache_is_saved_in_time(
 
     monkeypatch.setattr(stores, "save_unfinished", noted)
     monkeypatch.setattr(stores, "submit_games", watched)
-    alike = {"cache_positions": 100_000, "random_symmetry": False, "dirichlet_fraction": 0.0}
-    worker = make_worker(stores, 16, search=alike, save_every_plies=save_every)
+    alike = {"cache_positions": 100_000, "random_symmetry": False}
+    play = {"dirichlet_fraction": 0.0, "save_every_plies": save_every}
+    worker = make_worker(stores, 16, search=alike, **play)
     async with running(worker):
         await until(lambda: len(unsaved) > 300)
     assert max(unsaved) < save_every

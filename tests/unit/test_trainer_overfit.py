@@ -1,6 +1,7 @@
 """The overfit watch: when it begins, when it ends, and what it says."""
 
 import json
+from functools import cache
 
 import pytest
 
@@ -8,7 +9,7 @@ from zerofleet.config import OverfitSection
 from zerofleet.fleet.figures import Measurement
 from zerofleet.learning.overfit import OverfitWatch
 
-SETTINGS = {"max_policy_gap": 0.2, "max_value_gap": 0.1, "smoothing": 0.0, "min_positions": 100}
+SETTINGS = {"max_policy_gap": 0.2, "max_value_gap": 0.1}
 
 
 def measured(policy_loss: float, value_loss: float, error: float | None = 0.001) -> Measurement:
@@ -31,8 +32,14 @@ def measured(policy_loss: float, value_loss: float, error: float | None = 0.001)
     )
 
 
-def watch(**settings: object) -> OverfitWatch:
-    return OverfitWatch(OverfitSection(**{**SETTINGS, **settings}))
+@cache
+def section(smoothing: float) -> type[OverfitSection]:
+    constants = {"smoothing": smoothing, "min_positions": 100, "__module__": __name__}
+    return type("OverfitSection", (OverfitSection,), constants)
+
+
+def watch(smoothing: float = 0.0, **settings: object) -> OverfitWatch:
+    return OverfitWatch(section(smoothing)(**{**SETTINGS, **settings}))
 
 
 def look(

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from zerofleet.cli.terminal import echo
+from zerofleet.config.renamed import MARKER
 from zerofleet.errors import ConfigError
-from zerofleet.fleet.disk import MARKER
 from zerofleet.local.data_folder import DataFolder
 
 if TYPE_CHECKING:

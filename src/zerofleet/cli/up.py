@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,7 +15,8 @@ from zerofleet.cli.terminal import echo
 from zerofleet.errors import ConfigError
 
 if TYPE_CHECKING:
-    from zerofleet.config import RunConfig
+    from zerofleet.config import Overrides, RunConfig
+    from zerofleet.local.data_folder import DataFolder
 
 
 _CHECKED_GAMES = 10
@@ -72,7 +73,7 @@ def up(
     browser. Run the same command again to resume. Nothing listens beyond this machine.
     """
     from zerofleet.cli.local_run import LocalRun, Until
-    from zerofleet.config import find_run_file
+    from zerofleet.config import SET_VARIABLE, Overrides, find_run_file
     from zerofleet.fleet.disk import data_folder_of
     from zerofleet.local.data_folder import DataFolder
     from zerofleet.local.start import Start
@@ -82,9 +83,13 @@ def up(
     run_file = find_run_file(run_file)
     if (own := data_folder_of(run_file)) is not None:  # its last start may have been killed
         DataFolder.open(own).undo_killed_start()
-    run = _checked_run(run_file, override or [])
+    overrides = Overrides.read(override or [])
+    run = _checked_run(run_file, overrides)
+    os.environ.pop(SET_VARIABLE, None)  # children read the copy, which has its keys
     ending = parsed.of_run(run, run_file)
-    with Start(data or default_folder(run.name), run, run_file) as start:
+    with Start(data or default_folder(run.name), run, run_file, overrides) as start:
+        if start.folder.is_of_1_0():
+            _tell_of_1_0(start.folder, run_file)
         if has_own_postgres(start.folder, database_url):
             run = with_disk_limit(run)
         local_run = LocalRun(
@@ -100,6 +105,25 @@ def up(
         reached = local_run.go(database_url, redis_url, start)
     if not reached:
         raise typer.Exit(130)  # as shells report an interrupted program
+
+
+def _tell_of_1_0(folder: DataFolder, run_file: Path) -> None:
+    """Say in one line that a data folder of 1.0 is carried over, and with which settings."""
+    from zerofleet.config.renamed import OF_1_0, carry_over
+
+    if run_file.resolve() != folder.run_file:
+        echo(
+            f"{folder.root} is of zerofleet 1.0, and the run goes on with {run_file}. To go on "
+            f"with the settings that it had, start {folder.root / OF_1_0}.",
+            err=True,
+        )
+        return
+    dropped = carry_over(tomllib.loads(folder.run_file.read_text(encoding="utf-8")))
+    echo(
+        f"{folder.run_file} is of zerofleet 1.0. It gets today's keys with the values that it had; "
+        f"the old file is kept as {OF_1_0}.{''.join(f' {line}.' for line in dropped)}",
+        err=True,
+    )
 
 
 def with_disk_limit(run: RunConfig) -> RunConfig:
@@ -140,49 +164,14 @@ def _has_page(port: int | None) -> bool:
     return True
 
 
-def _checked_run(run_file: Path, overrides: Sequence[str]) -> RunConfig:
+def _checked_run(run_file: Path, overrides: Overrides) -> RunConfig:
     """Read the run and check everything that needs no stores or services.
 
     Raises:
         ConfigError: one line for each mistake.
     """
-    from zerofleet import games
-    from zerofleet.config import check_fit, load_run
+    from zerofleet.config import load_run
 
-    options, mistakes = _apply_overrides(overrides)
-    try:
-        run = load_run(run_file, options)
-        spec = games.spec(run.game.name)
-        check_fit(run, spec)
-    except ConfigError as error:
-        raise ConfigError(*mistakes, *error.mistakes) from error
-    if mistakes:
-        raise ConfigError(*mistakes)
+    run = load_run(run_file, overrides, checked=True)
     _check_rules(run.game.name)
     return run
-
-
-def _apply_overrides(settings: Iterable[str]) -> tuple[dict[str, str], list[str]]:
-    """Put each ``--set KEY=VALUE`` into the environment of this process and its children.
-
-    Returns:
-        The setting behind each variable, and one line for each setting that is not KEY=VALUE or
-            does not begin with a section of a run file. The keys of a section are checked with the
-            run file.
-    """
-    from zerofleet.config import ENV_PREFIX, RunConfig, near_key
-
-    options: dict[str, str] = {}
-    mistakes: list[str] = []
-    for setting in settings:
-        key, equals, value = setting.partition("=")
-        first = key.partition(".")[0]
-        if not equals:
-            mistakes.append(f"--set {setting}: give KEY=VALUE, such as search.c_puct=2")
-        elif first not in RunConfig.model_fields:
-            mistakes.append(f"--set {setting}: unknown key '{first}'{near_key(first, [])}")
-        else:
-            variable = ENV_PREFIX + key.upper().replace(".", "__")
-            os.environ[variable] = value
-            options[variable] = f"--set {setting}"
-    return options, mistakes

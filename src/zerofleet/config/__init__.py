@@ -1,7 +1,8 @@
 """The run file (what is trained, and how) and the settings of a process (where things are).
 
-Order for both, strongest first: command line, environment (``ZEROFLEET_SEARCH__NUM_SIMULATIONS``),
-file, defaults. An unknown key is an error that names the nearest known one.
+Keys of a run come from the run file, from ``ZEROFLEET_SET`` over it, and from ``--set`` over both.
+All other ``ZEROFLEET_*`` variables name addresses, folders and secrets. An unknown key is an error
+that names the nearest known one.
 """
 
 from zerofleet.config.load import (
@@ -11,10 +12,11 @@ from zerofleet.config.load import (
     check_sizes,
     find_run_file,
     load_run,
-    near_key,
     read_settings,
     run_file_text,
+    stored_run,
 )
+from zerofleet.config.overrides import SET_VARIABLE, Overrides, near_key
 from zerofleet.config.process_settings import ENV_PREFIX, ProcessSettings
 from zerofleet.config.run import (
     ANCHOR,
@@ -40,6 +42,7 @@ from zerofleet.config.training import (
 __all__ = [
     "ANCHOR",
     "ENV_PREFIX",
+    "SET_VARIABLE",
     "EvaluatorSection",
     "ExamSection",
     "GameSection",
@@ -47,6 +50,7 @@ __all__ = [
     "InferenceSection",
     "NetworkSection",
     "OverfitSection",
+    "Overrides",
     "PrecisionSection",
     "ProcessSettings",
     "RatingSection",
@@ -68,4 +72,5 @@ __all__ = [
     "read_settings",
     "run_file_text",
     "run_from_values",
+    "stored_run",
 ]

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import difflib
 import os
 import re
 import tomllib
 from collections.abc import Mapping, MutableMapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol, TypeVar, cast, get_args
+from typing import Any, Protocol, TypeVar, cast
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
-from zerofleet.config.presets import merge
-from zerofleet.config.process_settings import ENV_PREFIX, Environment, ProcessSettings, variable_of
-from zerofleet.config.run import RunConfig
+from zerofleet.config.overrides import Overrides, near_key, variables_of_keys
+from zerofleet.config.presets import Values, merge
+from zerofleet.config.process_settings import ENV_PREFIX, ProcessSettings
+from zerofleet.config.renamed import FORMAT, carry_over, is_of_1_0, renamed
+from zerofleet.config.run import RunConfig, run_from_values
 from zerofleet.config.training import NetworkSection, TrainerSection
 from zerofleet.errors import ConfigError
 
@@ -23,6 +26,8 @@ _OWN_RUN_FILES = Path(__file__).parents[1] / "runs"
 
 _Settings = TypeVar("_Settings", bound=ProcessSettings)
 
+_KEY = re.compile(rf"\b(?:{'|'.join(RunConfig.model_fields)})\.[a-z_]+\b")
+"""A key with its section, in the text of a mistake."""
 _TRAINED_BYTES = 16  # of a weight, its gradient, the optimizer's average and a copy to save, fp32
 
 
@@ -39,16 +44,17 @@ def find_run_file(path: Path) -> Path:
     return path
 
 
-def load_run(path: Path, options: Mapping[str, str] | None = None) -> RunConfig:
+def load_run(path: Path, overrides: Overrides | None = None, *, checked: bool = False) -> RunConfig:
     """Read a run file, as ``find_run_file`` understands its name.
 
     Args:
         path: the run file, or its name.
-        options: options of the command that set a variable of the environment, by variable.
+        overrides: keys given over the file; by default those of ``ZEROFLEET_SET``.
+        checked: also make the checks of ``check_fit``, which need the game and this machine.
 
     Raises:
-        ConfigError: a line for each mistake that names the file, the environment variable or the
-            option, the key, the value and the way out.
+        ConfigError: a line for each mistake that names the file, the variable or the option, the
+            key, the value and the way out.
     """
     path = find_run_file(path)
     try:
@@ -62,34 +68,105 @@ def load_run(path: Path, options: Mapping[str, str] | None = None) -> RunConfig:
         RecursionError,
     ) as error:  # a number of 5,000 digits raises no TOMLDecodeError
         raise ConfigError(f"{path} is not a TOML file: {error}") from error
-    options = options or {}
-    environment = Environment(RunConfig, options)
-    given = environment()
-    mistakes = [*_unknown_sections(), *environment.mistakes]
-    try:
-        run = RunConfig(**values)
-    except ValidationError as error:
-        merged = merge(values, given)
-        mistakes += [*_explained(error, str(path), merged, options), *_unknown_game(error, merged)]
-    else:
-        if not mistakes:
-            return run
-    raise ConfigError(*mistakes)
+    if is_of_1_0(path, values):
+        carry_over(values)
+    overrides = overrides or Overrides.read()
+    values = merge(values, overrides.values)
+    run, mistakes = _read(path, values, overrides, checked=checked)
+    mistakes = [*variables_of_keys(), *overrides.mistakes, *mistakes]
+    if mistakes or run is None:
+        raise ConfigError(*mistakes)
+    return run
 
 
-def run_file_text(path: Path, run: RunConfig, keys: Mapping[str, Any] | None = None) -> str:
-    """A run file's text in which every key that the environment gives has the run's value.
+def _read(
+    path: Path, values: Values, overrides: Overrides, *, checked: bool
+) -> tuple[RunConfig | None, list[str]]:
+    """Return the run, and a line for each mistake; with mistakes, the run without these keys.
 
-    A key that the environment unsets is left out: TOML has no null.
+    Checks of several keys are only made once each key alone is good. So what is left after a
+    mistake is read again, and what it says about a key that was left out is ignored.
+    """
+    mistakes: list[str] = []
+    dropped: set[str] = set()
+    run: RunConfig | None = None
+    rest: Values | None = values
+    while run is None and rest is not None:
+        try:
+            run = RunConfig(**rest)
+        except ValidationError as error:
+            found = [*_explained(error, str(path), rest, overrides), *_unknown_game(error, rest)]
+            mistakes += _about_others(found, dropped)
+            rest = _without(rest, error, dropped)
+    if checked and run is not None:
+        mistakes += _about_others(_misfits(run), dropped)
+    return run, mistakes
+
+
+def _without(values: Values, error: ValidationError, dropped: set[str]) -> Values | None:
+    """Return the values without the keys that have a mistake; None if that leaves no run.
 
     Args:
-        path: the run file; its comments and what else it says stay as they are.
+        values: of the run.
+        error: what is wrong with them. A check of several keys names the one to change first.
+        dropped: gets the keys that are left out.
+    """
+    left = copy.deepcopy(values)
+    for each in error.errors():
+        location = [str(part) for part in each["loc"][:2]]
+        path = location or _KEY.findall(each["msg"])[0].split(".")
+        dropped.add(".".join(path))
+        table = left if len(path) == 1 else left.get(path[0])
+        if isinstance(table, dict):
+            cast("Values", table).pop(path[-1], None)
+    if "selfplay.max_ahead_positions" in dropped:  # the default is too low, too
+        left = merge(left, {"selfplay": {"max_ahead_positions": 0}})
+    left.setdefault("name", "unnamed")
+    return left if left != values and "game" in left else None
+
+
+def _about_others(lines: Sequence[str], dropped: set[str]) -> list[str]:
+    """Return the lines that name no key that was left out."""
+    return [line for line in lines if dropped.isdisjoint(_KEY.findall(line))]
+
+
+def _misfits(run: RunConfig) -> Sequence[str]:
+    """Return what ``check_fit`` finds; an unknown game is another mistake."""
+    from zerofleet import games
+
+    try:
+        check_fit(run, games.spec(run.game.name))
+    except ConfigError as error:
+        return error.mistakes
+    return ()
+
+
+def run_file_text(
+    path: Path,
+    run: RunConfig,
+    keys: Mapping[str, Any] | None = None,
+    overrides: Overrides | None = None,
+) -> str:
+    """Return a run file's text in which every key that was given over it has the run's value.
+
+    A key that was unset is left out: TOML has no null. The text names the format of its keys, and a
+    copy that 1.0 kept is carried over.
+
+    Args:
+        path: the run file; its comments and all other keys stay as they are.
         run: as ``load_run`` read it.
         keys: sections with further keys that get the run's value, where that is not the file's.
+        overrides: keys given over the file; by default those of ``ZEROFLEET_SET``.
     """
     text = path.read_text(encoding="utf-8")
-    given = Environment(RunConfig)()
-    values, in_file = run.model_dump(mode="json"), tomllib.loads(text)
+    in_file = tomllib.loads(text)
+    if "format" not in in_file:
+        if is_of_1_0(path, in_file):
+            text = _carried_text(text)
+        text = f"format = {FORMAT}\n{text}"
+        in_file = tomllib.loads(text)
+    given = (overrides or Overrides.read()).values
+    values = run.model_dump(mode="json")
     for section, names in (keys or {}).items():
         for name in names:
             if values[section][name] != in_file.get(section, {}).get(name):
@@ -125,14 +202,25 @@ def read_settings(kind: type[_Settings], arguments: Sequence[str]) -> _Settings:
         raise ConfigError(f"{variable} = {first['input']!r}: {first['msg']}") from error
 
 
-def _unknown_sections() -> list[str]:
-    """List the variables of sections that do not exist, which pydantic-settings overlooks."""
-    mistakes: list[str] = []
-    for variable in map(str.upper, sorted(os.environ)):
-        section, of_section, _ = variable.removeprefix(ENV_PREFIX).lower().partition("__")
-        if variable.startswith(ENV_PREFIX) and of_section and _section([section]) is None:
-            mistakes.append(f"{variable}: unknown section '{section}'{near_key(section, [])}")
-    return mistakes
+def stored_run(values: dict[str, Any]) -> RunConfig:
+    """Rebuild a run from its configuration in Postgres, which 1.0 may have stored.
+
+    Raises:
+        ValueError: a newer zerofleet stored it, or somebody else.
+    """
+    values = copy.deepcopy(values)
+    if "format" not in values:
+        carry_over(values)
+    return run_from_values(values)
+
+
+def _carried_text(text: str) -> str:
+    """Return the text of a run file of 1.0 with today's keys; its comments stay."""
+    import tomlkit
+
+    document = tomlkit.parse(text)
+    carry_over(document)
+    return tomlkit.dumps(document)
 
 
 def _put(
@@ -162,15 +250,15 @@ def _nearest(path: Path) -> str:
 
 
 def _explained(
-    error: ValidationError, source: str, values: Mapping[str, Any], options: Mapping[str, str]
+    error: ValidationError, source: str, values: Mapping[str, Any], overrides: Overrides
 ) -> list[str]:
     """Return one line for each mistake.
 
     Args:
         error: what pydantic found.
         source: the run file.
-        values: what the file and the environment say.
-        options: options of the command that set a variable, by variable.
+        values: what the file says, with the keys given over it.
+        overrides: these keys.
     """
     problems = error.errors()
     # A rule of a game is a number or a word: a table is a misspelt section.
@@ -185,13 +273,13 @@ def _explained(
     for each in sorted(problems, key=lambda problem: problem["type"] == "missing"):
         location = [str(part) for part in each["loc"]]
         key = ".".join(location)
-        variable = variable_of(location)
-        option = None if variable is None else options.get(variable)
-        where = option or variable or source
+        given = overrides.source_of(location)
+        where = given.label if given else source
         message = each["msg"].removeprefix("Value error, ")
         if each["type"] == "extra_forbidden":
             is_rule = location in rule_like and (location[0] == "game" or len(location) == 1)
-            hint = rules if rules and is_rule else near_key(location[-1], location[:-1])
+            hint = rules if rules and is_rule else ""
+            hint = hint or renamed(key) or near_key(location[-1], location[:-1])
             meant.update(re.findall(r"'([\w.]+)'", hint))
             lines.append(f"{where}: unknown key '{key}'{hint}")
         elif each["type"] == "missing":
@@ -201,8 +289,8 @@ def _explained(
             lines.append(f"{where}: {message}")
         elif each["type"] == "value_error" and isinstance(each["input"], dict):
             lines.append(f"{where}: {key}: {message}")  # of several keys, which the message names
-        elif option is not None and option.partition("=")[0] == f"--set {key}":
-            lines.append(f"{option}: {message}")
+        elif given is not None and given.key == key:
+            lines.append(f"{where}: {message}")
         else:
             lines.append(f"{where}: {key} = {each['input']!r}: {message}")
     return lines
@@ -252,46 +340,6 @@ def _unknown_game(error: ValidationError, values: Mapping[str, Any]) -> list[str
     except ConfigError as unknown:
         return [str(unknown)]
     return []
-
-
-def _section(path: list[str]) -> type[BaseModel] | None:
-    model: type[BaseModel] = RunConfig
-    for part in path:
-        field = model.model_fields.get(part)
-        if field is None:
-            return None
-        candidates = [field.annotation, *get_args(field.annotation)]
-        sections = [c for c in candidates if isinstance(c, type) and issubclass(c, BaseModel)]
-        if not sections:
-            return None
-        model = sections[0]
-    return model
-
-
-def near_key(key: str, path: list[str]) -> str:
-    """Return a hint for an unknown key: the key that may have been meant, or the known ones.
-
-    Args:
-        key: the unknown key.
-        path: the section it was in; empty for the top level.
-    """
-    known = _known_keys(path)
-    sections = [name for name in RunConfig.model_fields if _section([name])]
-    elsewhere = [f"{name}.{key}" for name in sections if key in _known_keys([name])]
-    if elsewhere:
-        *others, last = [f"'{each}'" for each in elsewhere]
-        return f": did you mean {', '.join(others)}{' or ' if others else ''}{last}?"
-    here = {each: ".".join([*path, each]) for each in known}
-    all_keys = {each: f"{name}.{each}" for name in sections for each in _known_keys([name])}
-    for keys, cutoff in ((here, 0.8), (all_keys, 0.8), (here, 0.5)):
-        if near := difflib.get_close_matches(key, keys, n=1, cutoff=cutoff):
-            return f": did you mean '{keys[near[0]]}'?"
-    return f": known keys here are {', '.join(known)}" if known else ""
-
-
-def _known_keys(path: list[str]) -> list[str]:
-    model = _section(path)
-    return list(model.model_fields) if model else []
 
 
 class _Board(Protocol):

@@ -1,4 +1,4 @@
-"""Values that a run file starts from: the paper's, or what later work proved."""
+"""Presets of a run file, as deviations from the defaults."""
 
 from __future__ import annotations
 
@@ -6,12 +6,35 @@ from typing import Any, cast
 
 Values = dict[str, Any]
 
-AGZ: Values = {
+PLAIN: Values = {
     "search": {
-        "num_simulations": 1600,
-        "fpu": "zero",
-        "full_search_share": 1.0,
+        "root": "puct",
+        "num_simulations": 100,
+        "prove_results": False,
+        "decisive_moves": False,
     },
+    "selfplay": {
+        "max_ahead_positions": 0,
+        "random_opening_share": 1.0,
+        "random_opening_plies": 0,
+    },
+    "resign": {"enabled": False},
+    "network": {"value_head": "scalar"},
+    "trainer": {
+        "optimizer": "sgd",
+        "learning_rate": (0.01,),
+        "warmup_samples": 0,
+        "value_lambda": 1.0,
+        "growing_window": False,
+        "average_decay": 0.0,
+    },
+    "precision": {"variants": ()},
+    "evaluator": {"test": "fixed", "threshold": 0.55},
+}
+"""The bare algorithm, without the accelerations of later work."""
+
+_PAPER: Values = {
+    "search": {"num_simulations": 1600, "fpu": "zero"},
     "resign": {"enabled": True},
     "network": {"blocks": 19, "channels": 256, "value_hidden": 256},
     "trainer": {
@@ -23,55 +46,12 @@ AGZ: Values = {
         "publish_every_steps": 1000,
         "checkpoint_every_steps": 1000,
     },
-    "evaluator": {
-        "test": "fixed",
-        "games": 400,
-        "num_simulations": 1600,
-        "threshold": 0.55,
-        "draws_only": "reject",
-    },
+    "evaluator": {"games": 400, "num_simulations": 1600, "draws_only": "reject"},
 }
-"""AlphaGo Zero (Silver et al., Nature 2017, Methods)."""
-
-FAST: Values = {
-    "search": {
-        "full_search_share": 0.25,
-        "forced_playouts": 2.0,
-        "prune_targets": True,
-        "play_pruned": False,
-        "root_policy_temperature": 1.25,
-        "root_policy_temperature_final": 1.1,
-        "root_policy_temperature_halflife": 8.0,
-        "root_fpu_reduction": 0.0,
-        "temperature": 0.8,
-        "temperature_final": 0.2,
-        "temperature_halflife": 8.0,
-        "prove_results": True,
-        "decisive_moves": True,
-    },
-    "resign": {"enabled": True},
-    "network": {"value_head": "outcome"},
-    "trainer": {
-        "optimizer": "muon",
-        "learning_rate": (0.12,),
-        "warmup_samples": 20_000,
-        "samples_per_position": 8.0,
-        "value_lambda": 0.9,
-        "growing_window": True,
-        "average_decay": 0.75,
-    },
-    "precision": {"variants": ("int8",)},
-    "evaluator": {"test": "sprt", "threshold": 0.5},
-}
-"""What later work proved: Wu 2019 (arXiv 1902.10565), sections 3 and 4, and KataGo since; the keys
-that docs/learning.md and bench/NOTES.md measure and that fit any game; predictions in 8 bits;
-sequential tests for the gate."""
-
-PRESETS: dict[str, Values] = {"agz": AGZ, "fast": FAST, "plain": {}}
 
 
 def merge(below: Values, above: Values) -> Values:
-    """``below`` with the keys of ``above`` written over it, section by section."""
+    """Return ``below`` with the keys of ``above`` written over it, section by section."""
     merged = dict(below)
     for key, value in above.items():
         known = merged.get(key)
@@ -80,3 +60,9 @@ def merge(below: Values, above: Values) -> Values:
         else:
             merged[key] = value
     return merged
+
+
+AGZ: Values = merge(PLAIN, _PAPER)
+"""AlphaGo Zero (Silver et al., Nature 2017, Methods)."""
+
+PRESETS: dict[str, Values] = {"agz": AGZ, "plain": PLAIN}

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, ClassVar, Literal, cast
 
-from pydantic import AfterValidator, Field, model_validator
-from pydantic_settings import (
-    BaseSettings,
-    InitSettingsSource,
-    PydanticBaseSettingsSource,
-    SettingsConfigDict,
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    model_validator,
 )
 
 from zerofleet.config.presets import PRESETS, Values, merge
-from zerofleet.config.process_settings import ENV_PREFIX, Environment
-from zerofleet.config.section import Section
+from zerofleet.config.section import BASIC, Section
 from zerofleet.config.selfplay import GameSection, ResignSection, SearchSection, SelfplaySection
 from zerofleet.config.training import (
     NetworkSection,
@@ -38,69 +38,71 @@ def _each_once(value: tuple[VariantPrecision, ...]) -> tuple[VariantPrecision, .
 class PrecisionSection(Section):
     """``[precision]``: variants of each model, and what they may lose against fp32."""
 
-    variants: Annotated[tuple[VariantPrecision, ...], AfterValidator(_each_once)] = ()
-    """Precisions that each model is published in beside fp32: ``int8`` for CPUs, ``fp16`` for
+    variants: Annotated[tuple[VariantPrecision, ...], AfterValidator(_each_once)] = Field(
+        default=("int8",), json_schema_extra=BASIC
+    )
+    """Precisions in which each model is published besides fp32: ``int8`` for CPUs, ``fp16`` for
     GPUs."""
     max_policy_kl: float = Field(default=0.005, gt=0)
-    """A variant is refused when its policy diverges further than this from that of fp32
-    (Kullback-Leibler, in nats, mean over the positions of the check)."""
+    """Bound on a variant's policy error: the mean KL divergence from fp32, nats. A variant above it
+    is refused."""
     max_value_difference: float = Field(default=0.02, gt=0)
-    """A variant is refused when its value differs by more than this (absolute, mean over the
-    same)."""
-    calibration_positions: int = Field(default=512, ge=1)
-    """Positions of the window's training part from which int8 takes its ranges; of random play
-    while the window has fewer."""
-    check_positions: int = Field(default=1024, ge=1)
-    """Positions of the held-out part that a variant is checked on; of random play while there are
+    """Bound on a variant's value error: the mean absolute difference from fp32. A variant above it
+    is refused."""
+    calibration_positions: ClassVar[int] = 512
+    """Positions of the training window from which int8 takes its ranges; random play while it has
     fewer."""
+    check_positions: ClassVar[int] = 1024
+    """Held-out positions on which a variant is checked; random play while there are fewer."""
 
 
 class InferenceSection(Section):
     """``[inference]``: how predictions are batched, and what they are computed on."""
 
-    max_batch_rows: int = Field(default=1024, ge=1)
-    """Most rows of one batch; also the most of one request."""
+    max_batch_rows: int = Field(default=1024, ge=1, json_schema_extra=BASIC)
+    """Most rows of one batch, and of one request. On a GPU every batch size takes memory."""
     max_queue_rows: int = Field(default=16_384, ge=1)
-    """Rows that may wait; beyond, requests are refused with RESOURCE_EXHAUSTED."""
-    sessions: int = Field(default=0, ge=0)
-    """Batches that are computed side by side: on the CPU on one thread each; on a GPU a second one
+    """Most rows in the queue. Further requests are refused with RESOURCE_EXHAUSTED."""
+    sessions: int = Field(default=0, ge=0, json_schema_extra=BASIC)
+    """Batches computed at the same time. On the CPU each takes one thread; on a GPU a second one
     overlaps copies with computation. 0: one on the CPU, two on a GPU."""
     provider: Literal["auto", "cpu", "cuda", "tensorrt", "openvino"] = "auto"
-    """What the network runs on; ``auto`` is CUDA where the installed ONNX Runtime has it and it
-    works, else the CPU."""
-    require_gpu: bool = False
-    """End with an error rather than run on anything but a GPU."""
+    """Hardware that runs the network. ``auto`` is CUDA if the installed ONNX Runtime has it and it
+    works, otherwise the CPU."""
+    require_gpu: bool = Field(default=False, json_schema_extra=BASIC)
+    """Stop with an error instead of running without a GPU."""
     precision: Literal["auto", Precision] = "auto"
-    """Which variant of a model answers, where it was published and accepted; ``auto`` measures
-    which is fastest here and takes another one than fp32 when it is at least 15% faster."""
+    """Variant of a model that answers, if it was published and accepted. ``auto`` measures which is
+    fastest here, and takes another one than fp32 if it is at least 15% faster."""
 
 
 class ScalingSection(Section):
     """``[scaling]``: the rule of the autoscaler and of the advice in ``zerofleet status``."""
 
     min_workers: int = Field(default=1, ge=1)
-    """Fewest self-play workers that are asked for."""
-    max_workers: int = Field(default=100, ge=1)
-    """Most self-play workers that are asked for."""
+    """Fewest self-play workers."""
+    max_workers: int = Field(default=100, ge=1, json_schema_extra=BASIC)
+    """Most self-play workers."""
     min_inference: int = Field(default=1, ge=1)
-    """Fewest inference replicas that are asked for."""
-    max_inference: int = Field(default=1, ge=1)
-    """Most inference replicas that are asked for; 1: inference stays one."""
-    grow_above: float = Field(default=1.1, ge=1.1)
-    """More workers are asked for when this many times those that there are would be used;
-    Kubernetes overlooks steps of less than a tenth."""
-    shrink_below: float = Field(default=0.8, gt=0, lt=1)
-    """Fewer are asked for when less than this share of those that there are was of use ..."""
+    """Fewest inference replicas."""
+    max_inference: int = Field(default=1, ge=1, json_schema_extra=BASIC)
+    """Most inference replicas; 1: inference is not scaled."""
+    grow_above: ClassVar[float] = 1.1
+    """Scale up when the useful number of workers exceeds the current one by this factor. Kubernetes
+    ignores steps of less than a tenth."""
+    shrink_below: ClassVar[float] = 0.8
+    """Scale down when less than this share of the workers was of use for
+    ``shrink_after_seconds``."""
     shrink_after_seconds: float = Field(default=600.0, gt=0)
-    """... all this time."""
-    max_wait: float = Field(default=1.0, gt=0)
-    """Queue wait of a request / computation of a batch from which on more workers do not help."""
-    inference_load: float = Field(default=0.8, gt=0, le=1)
+    """Seconds for which workers must have been too many before the fleet scales down."""
+    max_wait: ClassVar[float] = 1.0
+    """Queue wait of a request / computation of a batch above which more workers do not help."""
+    inference_load: ClassVar[float] = 0.8
     """Share of their capacity in rows a second that inference replicas are planned for."""
     window_seconds: float = Field(default=60.0, gt=0)
-    """Figures are means over this long."""
+    """Seconds over which figures are averaged."""
     every_seconds: float = Field(default=10.0, gt=0)
-    """The fleet is looked at this often."""
+    """Seconds between two looks at the fleet."""
 
     @model_validator(mode="after")
     def _least_before_most(self) -> ScalingSection:
@@ -125,29 +127,28 @@ def _all_known(anchors: tuple[str, ...]) -> tuple[str, ...]:
 class EvaluatorSection(Section):
     """``[evaluator]``: matches and the gate."""
 
-    gate: bool = True
-    """Play a match before promoting, as AlphaGo Zero did; off, every model that loads is promoted,
-    as in AlphaZero (Silver et al. 2018)."""
-    test: Literal["fixed", "sprt"] = "fixed"
-    """fixed: all games, then the threshold; sprt: a sequential test on pairs that may stop early
-    (Wald 1945, on pentanomial pair scores), then the threshold."""
-    games: int = Field(default=400, ge=2)
-    """Games of a match, or the most of them, in pairs of one opening with colours swapped."""
-    num_simulations: int = Field(default=100, ge=1)
+    gate: bool = Field(default=True, json_schema_extra=BASIC)
+    """Play a match before promoting a model, as AlphaGo Zero did. Off: promote every model that
+    loads, as AlphaZero did (Silver et al. 2018)."""
+    test: Literal["fixed", "sprt"] = "sprt"
+    """``fixed`` plays all games, then applies the threshold. ``sprt`` is a sequential test on pairs
+    that may stop early (Wald 1945, on pentanomial pair scores), then the threshold."""
+    games: int = Field(default=400, ge=2, json_schema_extra=BASIC)
+    """Most games of a match, in pairs of one opening with colours swapped."""
+    num_simulations: int = Field(default=100, ge=1, json_schema_extra=BASIC)
     """Simulations for each move of a match."""
-    threshold: float = Field(default=0.55, ge=0, le=1)
-    """The candidate is promoted when its score (draws count half) is above this."""
+    threshold: float = Field(default=0.5, ge=0, le=1, json_schema_extra=BASIC)
+    """Score above which the candidate is promoted; draws count half."""
     draws_only: Literal["promote", "reject"] = "promote"
-    """Verdict of a match in which every game was drawn: two players of equal strength."""
+    """Verdict of a match in which every game was drawn."""
     sprt_elo: tuple[float, float] = (0.0, 35.0)
-    """sprt: the candidate is as much stronger, in logistic Elo, under the two hypotheses."""
-    sprt_error: float = Field(default=0.05, gt=0, lt=0.5)
-    """sprt: probability of either wrong verdict."""
-    opening_plies: int = Field(default=4, ge=0)
-    """Each pair starts after this many random plies, so that its games differ."""
+    """Elo difference, logistic, under the two hypotheses of the sequential test."""
+    sprt_error: ClassVar[float] = 0.05
+    """Probability of either wrong verdict of the sequential test."""
+    opening_plies: int = Field(default=4, ge=0, json_schema_extra=BASIC)
+    """Random plies at the start of each pair, so that its games differ."""
     pairs_at_once: int = Field(default=32, ge=1)
-    """sprt: pairs that are in play together; as they end others begin, and the test looks at each
-    that is complete."""
+    """Pairs of a sequential test in play at the same time."""
 
     @model_validator(mode="after")
     def _hypotheses_in_order(self) -> EvaluatorSection:
@@ -159,40 +160,38 @@ class EvaluatorSection(Section):
 class RatingSection(Section):
     """``[rating]``: games that rate promoted models, whatever the gate says."""
 
-    every: int = Field(default=1, ge=1)
-    """The first promoted model and every so many-th after it are rated; 1: all. Without a gate each
-    model is promoted, and to rate all would take more of the CPU than a gate does. ``zerofleet
-    status`` shows the newest that is rated."""
-    games: int = Field(default=20, ge=0)
+    every: int = Field(default=1, ge=1, json_schema_extra=BASIC)
+    """Rate the first promoted model and every Nth after it. Without a gate every model is promoted,
+    and rating all of them would cost more CPU than a gate."""
+    games: int = Field(default=20, ge=0, json_schema_extra=BASIC)
     """Games against each opponent, in pairs with colours swapped; 0: rate by matches alone."""
     opponents: tuple[int, ...] = (1, 5, 15)
-    """Opponents: the models that come so many places earlier among those that are rated."""
-    anchors: Annotated[tuple[str, ...], AfterValidator(_all_known)] = ("random", "search")
-    """Fixed opponents: ``random``; ``search`` (no network: equal priors, value 0; by
-    the defaults of ``[search]``, with ``num_simulations``); ``gnugo:LEVEL``
-    (Go, when the program gnugo is on PATH)."""
+    """Opponents among the rated models, by how many places earlier they come."""
+    anchors: Annotated[tuple[str, ...], AfterValidator(_all_known)] = Field(
+        default=("random", "search"), json_schema_extra=BASIC
+    )
+    """Fixed opponents. ``random`` plays at random. ``search`` is PUCT without a network (equal
+    priors, value 0). ``gnugo:LEVEL`` plays Go, if the program gnugo is on PATH."""
     num_simulations: int = Field(default=100, ge=1)
     """Simulations for each move of a rating game."""
-    share: float = Field(default=0.2, ge=0, lt=1)
-    """Share of the evaluator's time that rating games, and trials, get while candidates wait; 0:
-    they have spare time alone."""
+    share: ClassVar[float] = 0.2
+    """Share of the evaluator's time for rating games and trials while candidates wait."""
 
 
 class ExamSection(Section):
     """``[exam]``: the error rate against perfect play, where perfect play is known."""
 
-    num_simulations: int = Field(default=100, ge=1)
+    num_simulations: int = Field(default=100, ge=1, json_schema_extra=BASIC)
     """Simulations for each move of the examined player."""
     positions: int = Field(default=300, ge=1)
-    """Positions of each fixed sample (games that are not walked in full), where there are as
-    many."""
+    """Positions of each sample, in games that are not walked in full."""
 
 
 class GoalSection(Section):
     """``[goal]``: where ``zerofleet up --until goal`` ends."""
 
-    exam_error_rate: float = Field(ge=0, le=1)
-    """A promoted model at or under this error rate reaches the goal."""
+    exam_error_rate: float = Field(ge=0, le=1, json_schema_extra=BASIC)
+    """Error rate at or under which a promoted model reaches the goal."""
 
 
 def _plain_name(value: str) -> str:
@@ -201,37 +200,46 @@ def _plain_name(value: str) -> str:
     return value
 
 
+def _no_fast(value: object) -> object:
+    if value == "fast":
+        raise ValueError(
+            "the defaults replace this preset: leave the line out (docs/presets.md lists the "
+            "differences)"
+        )
+    return value
+
+
 def _check_rate(preset: Values, given: object) -> None:
-    """An optimizer that is not the preset's learns nothing, or too much, at the preset's rate."""
+    """Refuse an optimizer at the rate of another one: it learns nothing, or too much."""
     trainer = cast("Values", given) if isinstance(given, dict) else {}
     known = preset.get("optimizer", TrainerSection.model_fields["optimizer"].default)
     named = trainer.get("optimizer", known)
     if named != known and "learning_rate" not in trainer:
         raise ValueError(
-            f'trainer.optimizer = "{named}" with a preset for "{known}" needs '
-            "a trainer.learning_rate of its own: sgd [0.06], adamw [0.002] and muon [0.12] were "
-            "measured"
+            f'trainer.optimizer = "{named}" in place of "{known}" needs a trainer.learning_rate of '
+            "its own: sgd [0.06], adamw [0.002] and muon [0.12] were measured"
         )
 
 
-class RunConfig(BaseSettings):
+class RunConfig(BaseModel):
     """One run, read by all services."""
 
-    model_config = SettingsConfigDict(
-        frozen=True,
-        extra="forbid",
-        env_prefix=ENV_PREFIX,
-        env_nested_delimiter="__",
-        use_attribute_docstrings=True,
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False
     )
 
-    name: Annotated[str, AfterValidator(_plain_name)]
-    """Name of the run: its rows, its model and its pointer carry it."""
-    seed: int = Field(default=1, ge=0, lt=2**63)
-    """Seed of the network's first weights and of everything sampled."""
-    preset: Literal["fast", "agz", "plain"] = "fast"
-    """What the file starts from: ``fast`` adds the accelerations of later work, ``agz`` has the
-    numbers of the AlphaGo Zero paper, ``plain`` only the defaults below."""
+    name: Annotated[str, AfterValidator(_plain_name)] = Field(json_schema_extra=BASIC)
+    """Name of the run. Its rows, its models and its pointer carry it."""
+    format: Literal[2] = 2
+    """Format of the keys. A run file need not name it. The copy in a data folder does, so that a
+    later version can read it."""
+    seed: int = Field(default=1, ge=0, lt=2**63, json_schema_extra=BASIC)
+    """Seed of the network's first weights and of all sampling."""
+    preset: Annotated[Literal["agz", "plain"] | None, BeforeValidator(_no_fast)] = Field(
+        default=None, json_schema_extra=BASIC
+    )
+    """Values to start from in place of the defaults: ``agz`` has the numbers of the AlphaGo Zero
+    paper, ``plain`` is the bare algorithm. Unset: the defaults, which are what we recommend."""
     game: GameSection
     search: SearchSection = SearchSection()
     resign: ResignSection = ResignSection()
@@ -253,21 +261,20 @@ class RunConfig(BaseSettings):
     def _on_a_preset(cls, values: dict[str, Any]) -> dict[str, Any]:
         if isinstance(values.get("game"), str):
             values = {**values, "game": {"name": values["game"]}}
-        preset = values.get("preset", "fast")
-        known = isinstance(preset, str) and preset in PRESETS  # else the field's check says so
-        base = PRESETS[preset] if known else {}
+        preset = values.get("preset")
+        # Of another preset the field's check says so.
+        base = PRESETS.get(preset, {}) if isinstance(preset, str) else {}
         _check_rate(base.get("trainer", {}), values.get("trainer"))
         return merge(base, values)
 
     @model_validator(mode="after")
     def _the_temperature_falls_in_one_way(self) -> RunConfig:
-        search = self.search
-        given = search.temperature_moves != SearchSection.model_fields["temperature_moves"].default
-        if given and search.temperature_halflife > 0:
+        play = self.selfplay
+        given = play.temperature_moves != SelfplaySection.model_fields["temperature_moves"].default
+        if given and play.temperature_halflife > 0:
             raise ValueError(
-                f"search.temperature_moves = {search.temperature_moves} has no effect with "
-                f"search.temperature_halflife = {search.temperature_halflife:g} (the preset fast "
-                "has one): leave it out, or set temperature_halflife = 0"
+                f"selfplay.temperature_moves = {play.temperature_moves} has no effect with "
+                f"selfplay.temperature_halflife = {play.temperature_halflife:g}: give one of them"
             )
         return self
 
@@ -282,32 +289,7 @@ class RunConfig(BaseSettings):
             )
         return self
 
-    @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,
-        file_secret_settings: PydanticBaseSettingsSource,
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """The environment above the file, whose values come in as arguments."""
-        del env_settings, dotenv_settings, file_secret_settings
-        return Environment(settings_cls), init_settings
-
 
 def run_from_values(values: dict[str, Any]) -> RunConfig:
-    """Rebuild a run from stored values alone, without looking at the environment."""
-
-    class Stored(RunConfig):
-        @classmethod
-        def settings_customise_sources(
-            cls,
-            settings_cls: type[BaseSettings],
-            init_settings: PydanticBaseSettingsSource,
-            *_: PydanticBaseSettingsSource,
-            **__: PydanticBaseSettingsSource,
-        ) -> tuple[PydanticBaseSettingsSource, ...]:
-            return (InitSettingsSource(settings_cls, init_kwargs=values),)
-
-    return Stored(**values)
+    """Make a run of the values of a run file."""
+    return RunConfig(**values)

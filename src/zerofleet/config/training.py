@@ -3,39 +3,40 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from zerofleet.config.section import Section
+from zerofleet.config.section import BASIC, Section
 
 
 class NetworkSection(Section):
     """``[network]``: the residual network with the papers' two heads."""
 
-    blocks: int = Field(default=5, ge=0, le=512)
-    """Residual blocks after the first convolution."""
-    channels: int = Field(default=64, ge=1, le=4096)
+    blocks: int = Field(default=5, ge=0, le=512, json_schema_extra=BASIC)
+    """Residual blocks after the first convolution. More blocks learn more from a position and cost
+    more time."""
+    channels: int = Field(default=64, ge=1, le=4096, json_schema_extra=BASIC)
     """Filters of every convolution of the tower."""
     policy_channels: int = Field(default=2, ge=1, le=1024)
     """Filters of the policy head's 1x1 convolution."""
-    policy_head: Literal["dense", "convolutional"] = "dense"
-    """convolutional: an action is a point of the board, and its logit comes from what is around
-    it (one more action, a pass, from the whole board), as in Wu 2019, appendix A. For games with as
-    many actions as points, or one more, in the order of the points, such as Go, Othello and
-    m,n,k."""
+    policy_head: Literal["dense", "convolutional"] = Field(default="dense", json_schema_extra=BASIC)
+    """``convolutional`` computes the logit of an action from the surroundings of its point, and
+    that of a pass from the whole board (Wu 2019, appendix A). It is for games with as many actions
+    as points, or one more, in the order of the points: Go, Othello and m,n,k. ``dense`` fits every
+    game."""
     value_channels: int = Field(default=1, ge=1, le=1024)
     """Filters of the value head's 1x1 convolution."""
     value_hidden: int = Field(default=64, ge=1, le=65_536)
     """Width of the value head's hidden layer (256 in the paper)."""
-    value_head: Literal["scalar", "outcome"] = "scalar"
-    """scalar: one number, learnt by squared error, as in the paper; outcome: probabilities of win,
-    draw and loss, as Lc0 has them, learnt by cross-entropy against two tosses of a coin that wins
-    with (1 + value) / 2 (of a drawn game 25, 50 and 25%), of which the model tells P(win) -
+    value_head: Literal["scalar", "outcome"] = "outcome"
+    """``scalar`` is one number, learnt by squared error, as in the paper. ``outcome`` is
+    probabilities of win, draw and loss as in Lc0, learnt by cross-entropy. It models the game as
+    two half-point coin tosses with win probability p = (1 + value) / 2; the model answers P(win) -
     P(loss)."""
-    global_pooling: bool = False
+    global_pooling: bool = Field(default=False, json_schema_extra=BASIC)
     """Every third block, and the policy head, also see means and maxima over the whole board (Wu
-    2019, section 3.3)."""
+    2019, section 3.3). Switch it on for boards of 9x9 and more."""
     squeeze_excitation: bool = False
     """Each block scales its filters by what the whole board shows (Hu et al. 2018)."""
 
@@ -43,122 +44,106 @@ class NetworkSection(Section):
 class TrainerSection(Section):
     """``[trainer]``: window, loss and pace."""
 
-    batch_size: int = Field(default=256, ge=1)
-    """Positions of one step."""
-    learning_rate: tuple[Annotated[float, Field(ge=0)], ...] = (0.01,)
-    """One learning rate, or several, which come in this order ..."""
+    batch_size: int = Field(default=256, ge=1, json_schema_extra=BASIC)
+    """Positions of one training step."""
+    learning_rate: tuple[Annotated[float, Field(ge=0)], ...] = Field(
+        default=(0.12,), json_schema_extra=BASIC
+    )
+    """Learning rate, or several that follow each other at ``learning_rate_steps``. Each optimizer
+    needs its own."""
     learning_rate_steps: tuple[int, ...] = ()
-    """... each change at one of these steps (one fewer than the rates)."""
-    schedule: Literal["steps", "samples"] = "steps"
-    """Whether ``learning_rate_steps`` count steps, or samples (positions drawn)."""
+    """Steps at which the learning rate changes, one fewer than the rates."""
     budget_samples: int = Field(default=0, ge=0)
-    """Samples after which the rate has fallen to a twentieth, along a cosine, and stays there
-    (Loshchilov and Hutter 2017, arXiv 1608.03983, section 3); 0: it does not. Of two budgets the
-    one that is nearer to its end counts, and one that is larger than what was used lifts the rate
-    again."""
-    budget_minutes: float = Field(default=0.0, ge=0)
-    """Minutes of training after which the rate has fallen to a twentieth, as with
-    ``budget_samples``, however fast the machine is; 0: it does not. They count from the first step
-    on, over restarts; more than a minute between two steps counts as one minute."""
+    """Samples after which the learning rate has fallen to a twentieth along a cosine, and stays
+    there (Loshchilov and Hutter 2017, arXiv 1608.03983, section 3); 0: no budget. Of two budgets,
+    the one nearer to its end counts. A budget larger than what was used raises the rate again."""
+    budget_minutes: float = Field(default=0.0, ge=0, json_schema_extra=BASIC)
+    """Minutes of training after which the learning rate has fallen to a twentieth, as with
+    ``budget_samples``; 0: no budget. They count from the first step, over restarts. More than a
+    minute between two steps counts as one minute."""
     annealing_share: float = Field(default=0.25, gt=0, le=1)
-    """Last share of the budget over which it falls."""
-    warmup_samples: int = Field(default=0, ge=0)
-    """The rate rises in a straight line from a twentieth over the first this many samples."""
-    optimizer: Literal["sgd", "adamw", "muon"] = "sgd"
-    """SGD with momentum, as in the paper; AdamW (Loshchilov and Hutter 2019, arXiv 1711.05101); or
-    Muon (Jordan et al. 2024), which makes the steps of the convolution kernels larger than 1x1
-    orthogonal; all other weights take SGD's step at the same rate. Each needs a ``learning_rate``
-    of its own: 0.06 for SGD, 0.002 for AdamW and 0.12 for Muon were measured."""
+    """Last share of the budget, over which the rate falls."""
+    warmup_samples: int = Field(default=20_000, ge=0)
+    """Samples over which the rate rises in a straight line from a twentieth."""
+    optimizer: Literal["sgd", "adamw", "muon"] = Field(default="muon", json_schema_extra=BASIC)
+    """SGD with momentum as in the paper, AdamW (Loshchilov and Hutter 2019, arXiv 1711.05101), or
+    Muon (Jordan et al. 2024). Muon makes the steps of convolution kernels larger than 1x1
+    orthogonal; all other weights take an SGD step at the same rate. Measured learning rates: 0.06
+    for SGD, 0.002 for AdamW, 0.12 for Muon."""
     momentum: float = Field(default=0.9, ge=0, lt=1)
-    """Momentum of SGD and Muon; of AdamW, the decay of the gradient's mean."""
+    """Momentum of SGD and Muon; for AdamW, the decay of the gradient's mean."""
     l2: float = Field(default=1e-4, ge=0)
-    """SGD and Muon: weight c of ``c * |theta|^2`` in the loss; with Muon, of the weights that take
-    SGD's step."""
+    """Weight c of ``c * |theta|^2`` in the loss, for SGD and for the weights that take an SGD step
+    with Muon."""
     weight_decay: float = Field(default=0.01, ge=0)
-    """AdamW, and Muon for its kernels: a step takes this share of each weight, times the rate,
-    off."""
-    value_loss_weight: float = Field(default=1.0, gt=0)
-    """Weight of the value's loss beside the policy's cross-entropy."""
-    value_lambda: float = Field(default=1.0, ge=0, le=1)
-    """The value's target is the lambda-return of the searches' root values and the game's result
-    (Sutton and Barto 2018, section 12.1); 1: the result alone, as in the paper."""
+    """Decoupled weight decay of AdamW, and of Muon for its kernels. Each step subtracts
+    ``learning_rate * weight_decay * weight``."""
+    value_loss_weight: ClassVar[float] = 1.0
+    """Weight of the value's loss in the total, next to the policy's cross-entropy."""
+    value_lambda: float = Field(default=0.9, ge=0, le=1, json_schema_extra=BASIC)
+    """Lambda of the value target, a lambda-return of the searches' root values and the result
+    (Sutton and Barto 2018, section 12.1); 1: the result alone, as in the paper. Raise it for longer
+    games: 0.97 for 60 plies, 0.98 for 100."""
     soft_policy_weight: float = Field(default=0.0, ge=0)
-    """Weight of the loss of a head that predicts the policy target at a temperature of 4, which
-    tells the less good actions apart (KataGo, docs/KataGoMethods.md, "Auxiliary Soft Policy
-    Target", has 8); 0: no such head. The models that are published have none of these heads: they
-    are there for what the tower learns from them."""
+    """Loss weight of an auxiliary head that predicts the policy target at a temperature of 4
+    (KataGo, docs/KataGoMethods.md, "Auxiliary Soft Policy Target", has 8); 0: no head. Published
+    models have no auxiliary heads; they only help the tower to learn."""
     opponent_policy_weight: float = Field(default=0.0, ge=0)
-    """Weight of the loss of a head, not published either, that predicts the opponent's next policy,
-    where that ply had a full search (Wu 2019, arXiv 1902.10565, section 3.4: 0.15)."""
+    """Loss weight of an auxiliary head that predicts the opponent's next policy, where that ply had
+    a full search (Wu 2019, arXiv 1902.10565, section 3.4: 0.15); 0: no head."""
     final_planes_weight: float = Field(default=0.0, ge=0)
-    """Weight of the loss of a head, not published either, that predicts who has which point in the
-    end, as a mean over the points, in games that tell it (Go, Othello) and were not resigned (Wu
-    2019, section 4.1: 1.5)."""
+    """Loss weight of an auxiliary head that predicts who owns each point at the end, as a mean over
+    the points (Wu 2019, section 4.1: 1.5); 0: no head. Only Go and Othello have owners, and
+    resigned games have none."""
     final_score_weight: float = Field(default=0.0, ge=0)
-    """Weight of the loss of a head, not published either, that predicts the lead in the end,
-    counted in sides of the board, by Huber's loss, which is simpler than Wu's distribution of
-    scores; in the games of ``final_planes_weight``."""
+    """Loss weight of an auxiliary head that predicts the final lead, in sides of the board, by
+    Huber loss; 0: no head. It applies to the games of ``final_planes_weight``."""
     window_games: int = Field(default=500_000, ge=1)
-    """Only the most recent this many games are sampled."""
-    window_positions: int = Field(default=1_000_000, ge=1)
-    """The window holds at most this many positions in memory."""
-    growing_window: bool = False
+    """Most recent games that are sampled."""
+    window_positions: int = Field(default=1_000_000, ge=1, json_schema_extra=BASIC)
+    """Most positions of the window, which is held in memory."""
+    growing_window: bool = True
     """Sample the newest ``c (1 + beta ((N / c)^alpha - 1) / alpha)`` of all N positions so far (Wu
-    2019, appendix C) instead of the whole window, which still bounds it."""
+    2019, appendix C), within the window. Off: sample the whole window."""
     growing_window_positions: int = Field(default=250_000, ge=1)
-    """c of the growing window: up to so many positions, all are sampled."""
-    growing_window_alpha: float = Field(default=0.75, gt=0, le=1)
-    """alpha of the growing window."""
-    growing_window_beta: float = Field(default=0.4, gt=0, le=1)
+    """c of the growing window: up to this many positions, all are sampled."""
+    growing_window_alpha: ClassVar[float] = 0.75
+    """alpha of the growing window (Wu 2019, appendix C)."""
+    growing_window_beta: ClassVar[float] = 0.4
     """beta of the growing window: its growth when N = c."""
-    min_positions: int = Field(default=2_000, ge=1)
-    """Training starts when the window holds this many."""
-    samples_per_position: float = Field(default=4.0, gt=0)
-    """The train bucket: each new position pays for this many samples, never more (KataGo's loop on
-    one machine: 8)."""
+    min_positions: int = Field(default=2_000, ge=1, json_schema_extra=BASIC)
+    """Positions in the window before training starts."""
+    samples_per_position: float = Field(default=4.0, gt=0, json_schema_extra=BASIC)
+    """Replay ratio: samples that each new position pays for (KataGo on one machine: 8)."""
     least_samples_per_position: float | None = Field(default=None, gt=0)
-    """What a new position pays for, if that is less, while the trainer is behind by half of
-    ``selfplay.max_ahead_positions`` (and by no fewer than its first step needs): self-play that
-    is faster than training then pauses less, and brings more games. Without
-    ``max_ahead_positions`` it does nothing. Unset: as many."""
+    """Replay ratio while the trainer is behind by half of ``selfplay.max_ahead_positions``. Lower
+    than ``samples_per_position``, it lets self-play pause less and bring more games. Unset: the
+    same."""
     held_out_share: float = Field(default=0.05, ge=0, lt=1)
-    """Share of games (by hash of their uid) that is never trained on."""
-    publish_every_steps: int = Field(default=1_000, ge=1)
-    """A candidate model is published this often."""
-    checkpoint_every_steps: int = Field(default=1_000, ge=1)
-    """State for resuming is written this often: the most that a crash loses."""
+    """Share of games in the validation set, which is never trained on. Games are chosen by a hash
+    of their uid."""
+    publish_every_steps: int = Field(default=1_000, ge=1, json_schema_extra=BASIC)
+    """Steps between two published models."""
+    checkpoint_every_steps: int = Field(default=1_000, ge=1, json_schema_extra=BASIC)
+    """Steps between two checkpoints, the most that a crash loses."""
     metrics_every_steps: int = Field(default=100, ge=1)
-    """Losses are recorded this often, on trained and on held-out games."""
-    average_decay: float = Field(default=0.0, ge=0, lt=1)
-    """Published weights are an exponential average of snapshots with this decay, at first their
-    mean; 0: the last."""
+    """Steps between two measurements of the losses, on training and validation games."""
+    average_decay: float = Field(default=0.75, ge=0, lt=1)
+    """Decay of the EMA of snapshots that is published, at first their mean; 0: publish the last
+    weights."""
     average_every_steps: int = Field(default=50, ge=1)
     """Steps between two snapshots."""
-    policy_surprise_share: float = Field(default=0.0, ge=0, le=1)
-    """Share of a game's weight that its positions get in proportion to how far the search took
-    their policy from the network's (the KL divergence of the target from the priors), the rest
-    evenly: each is in the window a whole number of times, once on average in every game (KataGo,
-    docs/KataGoMethods.md, "Policy Surprise Weighting", has 0.5, and takes the distance from the
-    softened priors with noise); 0: off."""
-    repeated_positions: Literal["all", "once"] = "all"
-    """once: a position that the window has k times is drawn as often as one that it has once, and
-    so learns the mean of its k targets."""
-    age_halflife: float = Field(default=0.0, ge=0)
-    """A position's chance to be drawn halves with every so many newer positions in the window; 0:
-    it does not."""
     augment: bool = True
     """Train on each position under a random symmetry of the board."""
     mixed_precision: Literal["auto", "off", "bf16", "fp16"] = "auto"
-    """Precision of the forward pass, off, bf16 or fp16; auto: bf16 on a GPU that has it, and on
-    a CPU with AVX-512 BF16 or AMX where the network has 32 channels or more; else off."""
-    channels_last: bool = True
-    """Memory layout of the convolutions."""
+    """Precision of the forward pass. ``auto`` takes bf16 on a GPU that has it, and on a CPU with
+    AVX-512 BF16 or AMX if the network has 32 channels or more."""
     compile: bool = False
-    """Compile the network with torch.compile; slow to start, faster afterwards on GPUs."""
+    """Compile the network with torch.compile. It starts slowly and is faster afterwards on GPUs."""
     tensorboard: bool = False
-    """Also write the metrics as TensorBoard events, beside the checkpoints (extra
+    """Also write the metrics as TensorBoard events, next to the checkpoints (extra
     ``tensorboard``)."""
-    threads: int = Field(default=1, ge=1)
+    threads: int = Field(default=1, ge=1, json_schema_extra=BASIC)
     """CPU threads of the trainer."""
 
     @property
@@ -214,17 +199,17 @@ class OverfitSection(Section):
     """``[overfit]``: when held-out games are predicted worse than those trained on."""
 
     action: Literal["slow", "wait", "off"] = "slow"
-    """slow: new positions pay for less training; wait: no step until new games close the gap; off:
-    it is only recorded."""
+    """Reaction to overfitting. ``slow``: new positions pay for a quarter of the training. ``wait``:
+    no step until new games close the gap. ``off``: only record it."""
     max_policy_gap: float = Field(default=0.2, gt=0)
-    """Most that the held-out policy loss may exceed the training one, nats."""
+    """Most that the validation policy loss may exceed the training one, nats."""
     max_value_gap: float = Field(default=0.1, gt=0)
-    """Most that the held-out value loss may exceed the training one, squared error."""
-    smoothing: float = Field(default=0.8, ge=0, lt=1)
-    """Gaps are exponential averages with this decay over measurements."""
-    slow_factor: float = Field(default=0.25, gt=0, lt=1)
-    """While too wide, a new position pays for this share of ``samples_per_position``."""
-    min_positions: int = Field(default=1_000, ge=1)
+    """Most that the validation value loss may exceed the training one, squared error."""
+    smoothing: ClassVar[float] = 0.8
+    """Decay of the exponential averages of the gaps, over measurements."""
+    slow_factor: ClassVar[float] = 0.25
+    """While overfitting, a new position pays for this share of ``samples_per_position``."""
+    min_positions: ClassVar[int] = 1_000
     """Held-out positions needed before anything is concluded."""
 
 
@@ -235,11 +220,11 @@ class RetentionSection(Section):
     """
 
     forget: bool = True
-    """Forget old searches and remove old models' files; off, everything is kept."""
+    """Drop old searches and remove old models' files. Off: keep everything."""
     searches_days: float = Field(default=1.0, ge=0, le=1_000_000)
     """Keep searches (the table ``positions``) this many days longer than the trainer's window
     reaches back."""
-    max_disk_gb: float | None = Field(default=None, ge=0, le=1e9)
+    max_disk_gb: float | None = Field(default=None, ge=0, le=1e9, json_schema_extra=BASIC)
     """Most disk space to use, in GB. Near it, the trainer drops the oldest searches that training
     does not need, even within ``searches_days``. Games, results, matches and promotions stay.
     ``zerofleet up`` counts the whole data folder, a cluster its database. 0: no limit. Unset: 20
@@ -249,8 +234,8 @@ class RetentionSection(Section):
     dropped by partition."""
     models_newest: int = Field(default=20, ge=2)
     """Keep the files of this many of the newest models, in addition to all promoted ones."""
-    models_every: int = Field(default=10, ge=0)
-    """Also keep the files of every Nth model; 0: no others."""
+    models_every: ClassVar[int] = 10
+    """The files of every Nth model are kept, too."""
 
     @property
     def limit_bytes(self) -> float | None:

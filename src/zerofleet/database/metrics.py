@@ -164,7 +164,7 @@ class RecentPlay:
             f"{share:.1%} of the last {self.games:,} games differ, less than {least:.0%}: raise "
             "random_opening_plies and random_opening_share, fork_share, and temperature, "
             "root_policy_temperature or dirichlet_fraction (at a Gumbel root gumbel_scale) "
-            "of [search]"
+            "of [selfplay]"
         )
 
 

@@ -21,6 +21,7 @@ from zerofleet.errors import ConfigError
 from zerofleet.exam.examined_player import MOST_ROWS, ExaminedPlayer
 from zerofleet.exam.sample import answer, good_sample, random_sample, wrong_answer
 from zerofleet.prediction import Predictor
+from zerofleet.search_configs import PLAIN_SEARCH
 
 PositionKind = Literal["lines", "random", "good"]
 """Kinds of positions of an exam.
@@ -94,7 +95,7 @@ async def examine(
         positions: upper limit of the sample's size; tic-tac-toe is always walked in full.
         kind: kind of positions; by default the game's first one.
         seed: seed of random positions; the same everywhere, so that models of all runs compare.
-        search: the run's settings; by default a run file's without ``[search]``.
+        search: the run's settings; by default PUCT without proofs.
         most_rows: upper limit of positions in one request; a server's is ``max_batch_rows``.
 
     Raises:
@@ -109,7 +110,7 @@ async def examine(
         raise ConfigError(
             f"the exam of {game} has no {kind!r} positions: choose {' or '.join(kinds)}"
         )
-    section = search or SearchSection()
+    section = search or PLAIN_SEARCH
     player = ExaminedPlayer.of(game, predictor, num_simulations, section, most_rows)
     if kind == "lines":
         walk = await walk_lines(player)

@@ -10,14 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
+from zerofleet.config.renamed import MARKER
 from zerofleet.database import Kept
 
 FULL_SHARE = 0.95
 """Share of the disk limit at which the trainer begins to drop searches."""
 LOG_BYTES = 256 << 20
 """Approximate size of the write-ahead log of the embedded Postgres, in bytes."""
-MARKER = "zerofleet.json"
-"""File of a data folder that names its run."""
 _FULL_BYTES = 16 << 20  # Postgres' log grows in steps of this size
 
 

@@ -124,8 +124,6 @@ class Learner:
         self._team = team or Team()
         self._auxiliary_weights = settings.auxiliary_weights
         network = PolicyValueNet(spec, run.network, run.seed, list(self._auxiliary_weights))
-        if not settings.channels_last:
-            network.to(memory_format=torch.contiguous_format)  # pyright: ignore[reportCallIssue]
         self.network = network.to(self._team.device).train()
         self.step = 0
         self.samples = 0  # positions drawn, by all processes

@@ -13,12 +13,11 @@ LEAST_SHARE = 1 / 20
 def learning_rate(settings: TrainerSection, step: int, samples: int, seconds: float) -> float:
     """Return the rate of the step after ``step`` others, with ``samples`` positions drawn so far.
 
-    It is annealed at ``learning_rate_steps``, which count steps or samples. Over the first
-    ``warmup_samples`` it rises linearly from a twentieth of itself. Over the last part of the
-    budget, of samples or of ``seconds`` of training, it falls to that along a cosine.
+    It changes at ``learning_rate_steps``. Over the first ``warmup_samples`` it rises linearly from
+    a twentieth of itself. Over the last part of the budget, of samples or of ``seconds`` of
+    training, it falls to that along a cosine.
     """
-    position = samples if settings.schedule == "samples" else step
-    rate = settings.learning_rate[bisect_right(settings.learning_rate_steps, position)]
+    rate = settings.learning_rate[bisect_right(settings.learning_rate_steps, step)]
     risen = min(1.0, samples / settings.warmup_samples) if settings.warmup_samples else 1.0
     left = (1 - (settings.budget_used(samples, seconds) or 0)) / settings.annealing_share
     fallen = (1 - math.cos(math.pi * min(1.0, max(0.0, left)))) / 2

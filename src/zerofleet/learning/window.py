@@ -381,26 +381,18 @@ def empty_buffer(run: RunConfig, most_positions: int, *, held_out: bool = False)
     compared. As there are fewer, their weights halve after fewer positions.
     """
     settings = run.trainer
-    share = settings.held_out_share
     return ReplayBuffer(
         run.game.name,
         most_positions,
         settings.window_games,
         value_lambda=settings.value_lambda,
-        policy_surprise_share=settings.policy_surprise_share,
-        repeated_positions=settings.repeated_positions,
-        age_halflife=settings.age_halflife * (share / (1 - share) if held_out else 1.0),
         auxiliary=[] if held_out else settings.drawn_targets,
     )
 
 
 def asked_columns(settings: TrainerSection) -> tuple[AskedColumn, ...]:
     """Return the columns of a game that this run's targets and weights need in addition."""
-    needed: dict[AskedColumn, bool] = {
-        "root_value": settings.value_lambda < 1,
-        "priors": settings.policy_surprise_share > 0,
-    }
-    return tuple(name for name, is_needed in needed.items() if is_needed)
+    return ("root_value",) if settings.value_lambda < 1 else ()
 
 
 def draw(buffer: ReplayBuffer, batch_size: int, seed: int, *, symmetry: bool) -> TrainBatch:

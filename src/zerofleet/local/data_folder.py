@@ -5,7 +5,8 @@
     DATA/zerofleet.json     {"format": 1, "run": ..., "game": ...}: written once; its lock is
                             shared by the commands that use another's stores
     DATA/run.toml           the run file of the last start, with the values from --set and
-                            the environment
+                            ZEROFLEET_SET
+    DATA/run-1.0.toml       run.toml as zerofleet 1.0 wrote it, in a folder that 1.0 made
     DATA/lock               held with flock by the command that runs the stores
     DATA/running.json       where the holder's stores and services listen
     DATA/usage.json         wall and CPU seconds of the run since its first game
@@ -24,22 +25,23 @@ import resource
 import shlex
 import stat
 import time
+import tomllib
 from collections.abc import Callable, Generator
 from dataclasses import asdict, dataclass
 from io import FileIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, cast
 
+from zerofleet.config.renamed import MARKER, OF_1_0, is_of_1_0
 from zerofleet.errors import ConfigError, ZerofleetError, is_disk_full, shared_memory_full
-from zerofleet.fleet.disk import MARKER
 from zerofleet.printable import printable
 
 if TYPE_CHECKING:
-    from zerofleet.config import RunConfig
+    from zerofleet.config import Overrides, RunConfig
 
 
 FORMAT = 1
-REPLACED = ("run.toml", "stores.json", "page.json")
+REPLACED = ("run.toml", OF_1_0, "stores.json", "page.json")
 """Files that a start replaces, and that a failed start restores."""
 _PRIVATE = (MARKER, "lock", *REPLACED, "models", "checkpoints", "logs", "engines", "valkey")
 OLD = ".before"
@@ -195,11 +197,13 @@ class DataFolder:
             )
         return folder
 
-    def keep_run_file(self, run_file: Path, run: RunConfig) -> None:
+    def keep_run_file(
+        self, run_file: Path, run: RunConfig, overrides: Overrides | None = None
+    ) -> None:
         """Write the run file into the folder: services and later commands read it there.
 
-        It includes the values from --set and the environment, because later commands do not get
-        them. It also includes the disk limit, whose default depends on where the database is.
+        It includes the values from ``--set`` and ``ZEROFLEET_SET``, because later commands do not
+        get them. It also includes the disk limit, whose default depends on where the database is.
 
         Raises:
             ConfigError: the run file cannot be read again, or its copy cannot be written.
@@ -208,9 +212,11 @@ class DataFolder:
 
         if not run_file.is_file():  # a shell's <(...), which load_run has consumed
             raise ConfigError(f"cannot copy {run_file}: give a run file that is a plain file")
-        text = run_file_text(run_file, run, {"retention": {"max_disk_gb": None}})
+        text = run_file_text(run_file, run, {"retention": {"max_disk_gb": None}}, overrides)
         try:
             with full_disk_named(self.root):
+                if self.is_of_1_0():
+                    write_private(self.root / OF_1_0, self.run_file.read_text(encoding="utf-8"))
                 write_private(self.run_file, text)
         except OSError as error:
             raise ConfigError(
@@ -222,6 +228,14 @@ class DataFolder:
     def run_file(self) -> Path:
         """The run file that the services of this folder read."""
         return self.root / "run.toml"
+
+    def is_of_1_0(self) -> bool:
+        """Return whether the folder's run file is one that zerofleet 1.0 kept."""
+        try:
+            values = tomllib.loads(self.run_file.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return False  # a new folder, or a damaged file, which whoever loads it reports
+        return is_of_1_0(self.run_file, values)
 
     @property
     def logs(self) -> Path:

@@ -14,9 +14,9 @@ from typing import Any, Self
 
 from zerofleet_core import GameSpec
 
-from zerofleet.config import RunConfig
+from zerofleet.config import Overrides, RunConfig
+from zerofleet.config.renamed import MARKER
 from zerofleet.errors import ConfigError
-from zerofleet.fleet.disk import MARKER
 from zerofleet.local.data_folder import OLD, REPLACED, DataFolder, full_disk_named, is_log
 from zerofleet.local.postgres import SHARED
 from zerofleet.local.postgres_cluster import Cluster
@@ -169,13 +169,17 @@ class Start:
     Args:
         root: the data folder, which need not exist.
         run_file: the file that the run was read from.
+        overrides: keys given over the run file; by default those of ``ZEROFLEET_SET``.
 
     Raises:
         ConfigError: the run file cannot be copied; or the folder belongs to another run, is in use,
             holds other things, or cannot be written.
     """
 
-    def __init__(self, root: Path, run: RunConfig, run_file: Path) -> None:
+    def __init__(
+        self, root: Path, run: RunConfig, run_file: Path, overrides: Overrides | None = None
+    ) -> None:
+        self._overrides = overrides
         self._root = root
         self._run = run
         self._run_file = run_file
@@ -232,7 +236,7 @@ class Start:
                     shutil.copy2(source, part)
                     part.replace(copy)  # an incomplete copy must never be restored
         self._written = True
-        self.folder.keep_run_file(self._run_file, run)
+        self.folder.keep_run_file(self._run_file, run, self._overrides)
 
     def succeeded(self) -> None:
         """Keep the changes of this start."""

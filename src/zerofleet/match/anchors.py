@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from zerofleet import games
-from zerofleet.config import SearchSection
 from zerofleet.errors import ConfigError
 from zerofleet.games import State
 from zerofleet.games.go import GoRules, is_go
@@ -29,7 +28,7 @@ from zerofleet.match.play_match import (
     together,
 )
 from zerofleet.prediction import Prediction
-from zerofleet.search_configs import match_search
+from zerofleet.search_configs import PLAIN_SEARCH, match_search
 
 _GNUGO = re.compile(r"gnugo:(10|[1-9])")
 NO_GNUGO = (
@@ -61,9 +60,8 @@ def anchor_player(
     """Return an anchor that can play here.
 
     Args:
-        num_simulations: simulations of the anchor ``search``. Its other settings are the defaults,
-            whatever the run's are: with equal priors, a Gumbel root would search only its first 16
-            actions.
+        num_simulations: simulations of the anchor ``search``. Its other settings are constants, so
+            that it is the same opponent in all runs.
         seed: seed of the anchor ``random``.
         programs: ends the programs that the anchor starts.
         thinking: limits how many programs choose an action at once.
@@ -74,7 +72,7 @@ def anchor_player(
     if name == "random":
         return RandomPlayer(game, seed)
     if name == "search":
-        return SearchPlayer(NoNetwork(game), match_search(SearchSection(), num_simulations))
+        return SearchPlayer(NoNetwork(game), match_search(PLAIN_SEARCH, num_simulations))
     level = _GNUGO.fullmatch(name)
     command = gnugo_command(int(level[1]), GoRules.of(game)) if level and is_go(game) else None
     if command is None:

@@ -95,7 +95,7 @@ def player_server() -> Open:
         async with Batcher(BatchLimits(64, 1024), models.mark_bad) as batcher:
             await models.refresh()
             shape = RequestShape(spec.observation_bytes, spec.num_actions, 64)
-            section = search or SearchSection(num_simulations=12)
+            section = search or SearchSection(num_simulations=12, prove_results=False)
             player = ModelPlayer(game, section, models, batcher)
             backend = Backend(models, batcher, shape)
             async with Server("127.0.0.1:0", inference=backend, player=player) as server:

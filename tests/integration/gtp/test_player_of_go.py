@@ -78,7 +78,9 @@ async def test_a_search_ends_when_its_client_leaves(player_server: Any) -> None:
     gate = threading.Semaphore(5)
     options = SearchOptions(num_simulations=20_000)
     async with (
-        player_server(GAME, SearchSection(cache_positions=0), gate) as server,
+        player_server(
+            GAME, SearchSection(num_simulations=100, cache_positions=0, prove_results=False), gate
+        ) as server,
         AsyncPlayer(server.address) as client,
     ):
         tables = client.analyze(simulations=20_000, every_simulations=1)
@@ -120,22 +122,12 @@ async def searches(player: Any, count: int) -> None:
             await asyncio.sleep(0)
 
 
-ACCELERATED = SearchSection(
-    num_simulations=24,
-    full_search_share=0.25,
-    fast_simulations=3,
-    forced_playouts=2.0,
-    min_child_visits=2,
-    prune_targets=True,
-    root_policy_temperature=2.0,
-    random_symmetry=False,
-)
-
-
 @pytest.mark.parametrize("root", ["puct", "gumbel"])
 async def test_served_searches_are_full_and_without_noise(player_server: Any, root: str) -> None:
     """What speeds self-play up, or spreads it, is not for those who ask for the best."""
-    section = ACCELERATED.model_copy(update={"root": root})
+    section = SearchSection(
+        num_simulations=24, root=root, random_symmetry=False, prove_results=False
+    )
     async with player_server(GAME, section) as server:
         tables = [
             await server.player.search("", [12], options=SearchOptions(seed=seed))
@@ -153,7 +145,9 @@ async def test_a_run_with_a_gumbel_root_is_searched_by_puct_for_clients(
     """Sequential halving would give its last actions the same visits, whatever their values."""
     tables: list[SearchTable] = []
     for root in ("puct", "gumbel"):
-        section = SearchSection(num_simulations=64, root=root, random_symmetry=False)
+        section = SearchSection(
+            num_simulations=64, root=root, random_symmetry=False, prove_results=False
+        )
         async with player_server(GAME, section) as server:
             options = SearchOptions(seed=1)
             tables.append(await server.player.search("", [12], options=options))

@@ -46,8 +46,8 @@ _NEEDS = {
 }
 _SPEAK_GRPC = ("inference", "selfplay", "evaluator", "dashboard", "autoscaler", "tools")
 _BOUNDS = {
-    "selfplay": "ZEROFLEET_SCALING__MAX_WORKERS",
-    "inference": "ZEROFLEET_SCALING__MAX_INFERENCE",
+    "selfplay": "scaling.max_workers",
+    "inference": "scaling.max_inference",
 }
 
 
@@ -462,8 +462,9 @@ def bounds_are_the_autoscalers_own(fleet: Manifests) -> Iterator[str]:
     if autoscaler is None:
         return
     environment = fleet.environment(autoscaler)
+    given = dict(text.split("=") for text in environment["ZEROFLEET_SET"].split(","))
     for scaler in scalers(fleet):
-        if environment[_BOUNDS[scaler.target]] != str(scaler.most):
+        if given[_BOUNDS[scaler.target]] != str(scaler.most):
             yield f"{scaler.name} and {_BOUNDS[scaler.target]} differ"
 
 

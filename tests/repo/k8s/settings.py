@@ -10,12 +10,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import redis
-from pydantic import BaseModel
 from typer.main import get_command
 
 from tests.repo.k8s.manifests import Manifests, Workload
 from zerofleet.cli import app
-from zerofleet.config import ProcessSettings, RunConfig, load_run
+from zerofleet.config import SET_VARIABLE, ProcessSettings, load_run
 from zerofleet.config.process_settings import ENV_PREFIX
 from zerofleet.database.connection import connection_parameters
 from zerofleet.errors import ZerofleetError
@@ -54,24 +53,15 @@ def every_variable_means_something(fleet: Manifests) -> Iterator[str]:
             yield f"{workload.name} has {name} twice"
         for name in names:
             if name.startswith(ENV_PREFIX) and not _is_known(workload, name):
-                yield f"{workload.name}: {name} is no setting and no key of the run file"
+                yield f"{workload.name}: {name} is no setting"
         for name, value in fleet.environment(workload).items():
             if "$(" in value:
                 yield f"{workload.name}: {name} = {value} refers to what comes later or nowhere"
 
 
 def _is_known(workload: Workload, variable: str) -> bool:
-    path = variable.removeprefix(ENV_PREFIX).lower().split("__")
-    if len(path) == 1 and path[0] in settings_of(workload.name).model_fields:
-        return True
-    model: type[BaseModel] | None = RunConfig
-    for key in path:
-        if model is None or key not in model.model_fields:
-            return False
-        annotation = model.model_fields[key].annotation
-        is_section = isinstance(annotation, type) and issubclass(annotation, BaseModel)
-        model = annotation if is_section else None
-    return True
+    name = variable.removeprefix(ENV_PREFIX).lower()
+    return variable == SET_VARIABLE or name in settings_of(workload.name).model_fields
 
 
 def every_process_reads_what_it_is_told(fleet: Manifests) -> Iterator[str]:

@@ -86,7 +86,7 @@ async def test_a_service_takes_up_variants(fleet: Any, role_url: Callable[[str],
     """The precision is named, so that no measurement of a busy machine decides this test."""
     publish(fleet, 1, ("int8",))
     with fleet.start(
-        ZEROFLEET_INFERENCE__PRECISION="int8", ZEROFLEET_DATABASE_URL=role_url("worker")
+        ZEROFLEET_SET="inference.precision=int8", ZEROFLEET_DATABASE_URL=role_url("worker")
     ):
         async with AsyncModel(fleet.address, fleet.run.name, timeout=120) as client:
             await until(lambda: figures(fleet).precision == "int8")

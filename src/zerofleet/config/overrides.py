@@ -1,0 +1,199 @@
+"""Keys given over a run file: ``ZEROFLEET_SET=KEY=VALUE,...``, and ``--set KEY=VALUE`` above it."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import Self, cast, get_args
+
+from pydantic import BaseModel
+
+from zerofleet.config.presets import Values, merge
+from zerofleet.config.process_settings import ENV_PREFIX
+from zerofleet.config.run import RunConfig
+
+SET_VARIABLE = f"{ENV_PREFIX}SET"
+"""Variable with keys of the run file, such as ``search.c_puct=2,rating.anchors=["random"]``."""
+
+_OPENING, _CLOSING = "([{", ")]}"
+
+
+@dataclass(frozen=True, slots=True)
+class Override:
+    """A key that somebody gave a value over the run file."""
+
+    label: str
+    """The option or variable with the text that was given."""
+    key: str
+    """The key, with its section before the dot; or a section."""
+    value: object
+
+    def holds(self, location: Sequence[str]) -> bool:
+        """Return whether this gave the value at a location, such as ``("search", "c_puct")``."""
+        path = self.key.split(".")
+        return list(location[: len(path)]) == path and _holds(self.value, location[len(path) :])
+
+
+@dataclass(frozen=True, slots=True)
+class Overrides:
+    """All keys that were given over a run file, the strongest last."""
+
+    given: tuple[Override, ...] = ()
+    mistakes: tuple[str, ...] = ()
+    """A line for each text that gives no key."""
+
+    @classmethod
+    def read(cls, options: Sequence[str] = ()) -> Self:
+        """Read the variable, and the options of a command above it.
+
+        Args:
+            options: the texts of ``--set``.
+        """
+        variable = _split(os.environ.get(SET_VARIABLE, ""))
+        texts = [(SET_VARIABLE + ": ", text) for text in variable]
+        texts += [("--set ", text) for text in options]
+        given: list[Override] = []
+        mistakes: list[str] = []
+        for source, text in texts:
+            found = _override(source, text)
+            if isinstance(found, Override):
+                given.append(found)
+            else:
+                mistakes.append(found)
+        return cls(tuple(given), tuple(mistakes))
+
+    @property
+    def values(self) -> Values:
+        """The keys in their sections."""
+        nested = (
+            reduce(lambda inner, part: {part: inner}, reversed(each.key.split(".")), each.value)
+            for each in self.given
+        )
+        return reduce(merge, cast("Iterator[Values]", nested), {})
+
+    def source_of(self, location: Sequence[str]) -> Override | None:
+        """Return what gave the value at a location; None: the run file."""
+        return next((each for each in reversed(self.given) if each.holds(location)), None)
+
+
+def variables_of_keys() -> list[str]:
+    """List the variables that name a key of the run file, with the way to give it."""
+    mistakes: list[str] = []
+    for variable in sorted(os.environ):
+        path = variable.upper().removeprefix(ENV_PREFIX).lower().split("__")
+        if not variable.upper().startswith(ENV_PREFIX):
+            continue
+        key = ".".join(path)
+        if path[0] in RunConfig.model_fields:
+            mistakes.append(
+                f"{variable}: keys of the run file are given by {SET_VARIABLE}, as "
+                f"{SET_VARIABLE}='{key}={os.environ[variable]}'"
+            )
+        elif len(path) > 1:
+            mistakes.append(f"{variable}: unknown section '{path[0]}'{near_key(path[0], [])}")
+    return mistakes
+
+
+def section_of(path: Sequence[str]) -> type[BaseModel] | None:
+    """Return the model of a section; None if there is no section at this path."""
+    model: type[BaseModel] = RunConfig
+    for part in path:
+        field = model.model_fields.get(part)
+        if field is None:
+            return None
+        candidates = [field.annotation, *get_args(field.annotation)]
+        sections = [c for c in candidates if isinstance(c, type) and issubclass(c, BaseModel)]
+        if not sections:
+            return None
+        model = sections[0]
+    return model
+
+
+def near_key(key: str, path: Sequence[str]) -> str:
+    """Return a hint for an unknown key: the key that may have been meant, or the known ones.
+
+    Args:
+        key: the unknown key.
+        path: the section it was in; empty for the top level.
+    """
+    known = _known_keys(path)
+    sections = [name for name in RunConfig.model_fields if section_of([name])]
+    elsewhere = [f"{name}.{key}" for name in sections if key in _known_keys([name])]
+    if elsewhere:
+        *others, last = [f"'{each}'" for each in elsewhere]
+        return f": did you mean {', '.join(others)}{' or ' if others else ''}{last}?"
+    here = {each: ".".join([*path, each]) for each in known}
+    all_keys = {each: f"{name}.{each}" for name in sections for each in _known_keys([name])}
+    for keys, cutoff in ((here, 0.8), (all_keys, 0.8), (here, 0.5)):
+        if near := difflib.get_close_matches(key, keys, n=1, cutoff=cutoff):
+            return f": did you mean '{keys[near[0]]}'?"
+    return f": known keys here are {', '.join(known)}" if known else ""
+
+
+def _known_keys(path: Sequence[str]) -> list[str]:
+    model = section_of(path)
+    return list(model.model_fields) if model else []
+
+
+def _split(text: str) -> list[str]:
+    """Split at commas that are in no brackets and no quotes."""
+    parts, start, depth, is_quoted = list[str](), 0, 0, False
+    for index, letter in enumerate(text):
+        if letter == '"':
+            is_quoted = not is_quoted
+        elif is_quoted:
+            continue
+        elif letter in _OPENING:
+            depth += 1
+        elif letter in _CLOSING:
+            depth -= 1
+        elif letter == "," and depth <= 0:
+            parts.append(text[start:index])
+            start = index + 1
+    return [part.strip() for part in [*parts, text[start:]] if part.strip()]
+
+
+def _override(source: str, text: str) -> Override | str:
+    """Return what KEY=VALUE gives, or the mistake in it."""
+    label = f"{source}{text}"
+    key, equals, value = text.partition("=")
+    path = key.strip().split(".")
+    if not equals:
+        return f"{label}: give KEY=VALUE, such as search.c_puct=2"
+    if path[0] not in RunConfig.model_fields:
+        return f"{label}: unknown key '{path[0]}'{near_key(path[0], [])}"
+    model = section_of(path[:-1])
+    field = model.model_fields.get(path[-1]) if model else None
+    default = cast("object", field.default) if field is not None else None
+    example = cast("tuple[object, ...]", default) if isinstance(default, tuple) else None
+    decoded: object = value
+    if example is not None or section_of(path) is not None:
+        try:
+            decoded = json.loads(value)
+        except (ValueError, RecursionError):
+            if path != ["game"]:
+                name = source.rstrip(": ")
+                equals = "=" if source.startswith(SET_VARIABLE) else " "
+                way = f"or one key of it, as {name}{equals}{key}.KEY=VALUE"
+                hint = way if example is None else f"such as {json.dumps(example)}"
+                return f"{label}: give JSON, {hint}"
+    return Override(label, ".".join(path), decoded)
+
+
+def _holds(value: object, path: Sequence[str]) -> bool:
+    """Return whether a value has something at this path."""
+    for part in path:
+        if isinstance(value, dict) and part in value:
+            value = cast("dict[str, object]", value)[part]
+        elif isinstance(value, list) and part.isdecimal():
+            items = cast("list[object]", value)
+            if int(part) >= len(items):
+                return False
+            value = items[int(part)]
+        else:
+            return False
+    return True

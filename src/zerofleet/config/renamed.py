@@ -1,0 +1,172 @@
+"""Keys and values of zerofleet 1.0, and their places today.
+
+A run file with a key of 1.0 is refused, and the message names the new place. The copies that 1.0
+kept, in data folders and in Postgres, are carried over: they get today's keys, and the values that
+1.0 had as defaults are written out.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import MutableMapping
+from pathlib import Path
+from typing import Any, cast
+
+MARKER = "zerofleet.json"
+"""File of a data folder that names its run."""
+OF_1_0 = "run-1.0.toml"
+"""File of a data folder that 1.0 made: its run file as 1.0 kept it."""
+FORMAT = 2
+"""Format of a run file's keys; the copies that 1.0 kept name none."""
+
+_TO_SELFPLAY = (
+    "full_search_share",
+    "fast_simulations",
+    "random_opening_share",
+    "random_opening_plies",
+    "opening_actions",
+    "fork_share",
+    "gumbel_scale",
+    "dirichlet_fraction",
+    "dirichlet_alpha",
+    "temperature",
+    "temperature_moves",
+    "temperature_final",
+    "temperature_halflife",
+    "root_policy_temperature",
+    "root_policy_temperature_final",
+    "root_policy_temperature_halflife",
+    "root_fpu_reduction",
+    "forced_playouts",
+    "min_child_visits",
+    "prune_targets",
+    "play_pruned",
+)
+
+MOVED = {f"search.{key}": f"selfplay.{key}" for key in _TO_SELFPLAY}
+"""Today's place of each key that moved."""
+
+_FIXED = "no run needed another value"
+_NO_GAIN = "it was measured to give nothing (docs/learning.md)"
+
+GONE: dict[str, tuple[object, str]] = {
+    "search.simulations_start": (None, "few simulations at a Gumbel root need no growth"),
+    "search.simulations_growth_models": (0, "few simulations at a Gumbel root need no growth"),
+    "search.c_puct_growth": (0.0, "c_puct is constant; set it for the number of simulations"),
+    "search.c_puct_base": (19_652.0, "c_puct is constant; set it for the number of simulations"),
+    "search.gumbel_c_visit": (50.0, "the paper's value is used"),
+    "search.gumbel_c_scale": (1.0, "the paper's value is used"),
+    "selfplay.spool_games": (20_000, _FIXED),
+    "resign.min_games": (100, _FIXED),
+    "resign.window_games": (1_000, _FIXED),
+    "resign.every_seconds": (30.0, _FIXED),
+    "trainer.schedule": ("steps", "learning_rate_steps count steps"),
+    "trainer.value_loss_weight": (1.0, _NO_GAIN),
+    "trainer.growing_window_alpha": (0.75, "the paper's value is used"),
+    "trainer.growing_window_beta": (0.4, "the paper's value is used"),
+    "trainer.policy_surprise_share": (0.0, _NO_GAIN),
+    "trainer.repeated_positions": ("all", _NO_GAIN),
+    "trainer.age_halflife": (0.0, _NO_GAIN),
+    "trainer.channels_last": (True, "no run needed another value"),
+    "overfit.smoothing": (0.8, _FIXED),
+    "overfit.slow_factor": (0.25, _FIXED),
+    "overfit.min_positions": (1_000, _FIXED),
+    "retention.models_every": (10, _FIXED),
+    "precision.calibration_positions": (512, _FIXED),
+    "precision.check_positions": (1_024, _FIXED),
+    "evaluator.sprt_error": (0.05, _FIXED),
+    "rating.share": (0.2, _FIXED),
+    "scaling.grow_above": (1.1, _FIXED),
+    "scaling.shrink_below": (0.8, _FIXED),
+    "scaling.max_wait": (1.0, _FIXED),
+    "scaling.inference_load": (0.8, _FIXED),
+}
+"""The value that each key without a successor had by default, and why it is gone."""
+
+_FAST: dict[str, dict[str, Any]] = {
+    "search": {"root": "puct", "num_simulations": 100},
+    "selfplay": {
+        "max_ahead_positions": 0,
+        "full_search_share": 0.25,
+        "random_opening_share": 1.0,
+        "random_opening_plies": 0,
+        "temperature": 0.8,
+        "temperature_final": 0.2,
+        "temperature_halflife": 8.0,
+        "root_policy_temperature": 1.25,
+        "root_policy_temperature_final": 1.1,
+        "root_policy_temperature_halflife": 8.0,
+        "root_fpu_reduction": 0.0,
+        "forced_playouts": 2.0,
+        "prune_targets": True,
+        "play_pruned": False,
+    },
+    "trainer": {"samples_per_position": 8.0},
+}
+"""What 1.0 had by default, its preset ``fast``, where today's defaults differ."""
+
+Table = MutableMapping[str, Any]
+
+
+def renamed(key: str) -> str:
+    """Return the hint for a key of 1.0 that has moved or is gone; "" for any other key."""
+    if key in MOVED:
+        return f": it is '{MOVED[key]}' now"
+    if key in GONE:
+        return f": the key is gone, because {GONE[key][1]}"
+    return ""
+
+
+def is_of_1_0(path: Path, values: MutableMapping[str, Any]) -> bool:
+    """Return whether a run file is the copy that 1.0 kept in a data folder.
+
+    Args:
+        path: the run file.
+        values: what it says.
+    """
+    is_copy = path.name in ("run.toml", OF_1_0) and (path.parent / MARKER).exists()
+    return is_copy and "format" not in values
+
+
+def carry_over(values: Table) -> list[str]:
+    """Give a run file of 1.0 today's keys, with the values that it had.
+
+    Args:
+        values: what the file says, as a dictionary or as a TOML document, which keeps its comments.
+
+    Returns:
+        A line for each key that is gone and had another value than the default.
+    """
+    dropped: list[str] = []
+    for path, (default, reason) in GONE.items():
+        table, key = _place(values, path)
+        if table is not None and key in table:
+            value = table.pop(key)
+            if value != default:
+                dropped.append(f"{path} = {value} has no effect any more: {reason}")
+    for path, new_path in MOVED.items():
+        table, key = _place(values, path)
+        if table is not None and key in table:
+            section, _, new_key = new_path.partition(".")
+            _section(values, section)[new_key] = table.pop(key)
+    if values.get("preset", "fast") == "fast":
+        values.pop("preset", None)
+        for section, defaults in _FAST.items():
+            table = _section(values, section)
+            for key, value in defaults.items():
+                table.setdefault(key, copy.copy(value))
+    return dropped
+
+
+def _place(values: Table, path: str) -> tuple[Table | None, str]:
+    """Return the section of a key, if the file has it, and the key's name."""
+    section, _, key = path.partition(".")
+    table = values.get(section)
+    return (cast("Table", table) if isinstance(table, MutableMapping) else None), key
+
+
+def _section(values: Table, name: str) -> Table:
+    """Return a section, made if the file has none."""
+    if not isinstance(values.get(name), MutableMapping):
+        values[name] = {}
+    return values[name]

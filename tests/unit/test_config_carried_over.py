@@ -1,0 +1,209 @@
+"""Run files of zerofleet 1.0: as 1.0 kept them they go on, in a run file of today they are refused.
+
+of_1_0/NAME.toml is a run file of 1.0, and of_1_0/NAME.json what 1.0 stored in Postgres for it.
+"""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from zerofleet.config import RunConfig, load_run, run_from_values, stored_run
+from zerofleet.config.renamed import GONE, MOVED, OF_1_0, carry_over
+from zerofleet.errors import ConfigError
+from zerofleet.local.data_folder import DataFolder
+from zerofleet.local.start import Start
+
+OF_VERSION_1_0 = Path(__file__).with_name("of_1_0")
+RUNS = Path(__file__).parents[2] / "runs"
+NAMES = sorted(path.stem for path in OF_VERSION_1_0.glob("*.toml"))
+SHIPPED = [name for name in NAMES if not name.startswith("preset")]
+NO_EFFECT_AT_A_GUMBEL_ROOT = {
+    "selfplay.forced_playouts",
+    "selfplay.prune_targets",
+    "selfplay.play_pruned",
+    "selfplay.temperature",
+    "selfplay.temperature_final",
+    "selfplay.temperature_halflife",
+    "selfplay.root_fpu_reduction",
+    "selfplay.root_policy_temperature",
+    "selfplay.root_policy_temperature_final",
+    "selfplay.root_policy_temperature_halflife",
+}
+NO_EFFECT_WITHOUT_PLIES = {"selfplay.random_opening_share"}
+
+Values = dict[str, Any]
+
+
+def flat(values: Values) -> Values:
+    """Every key with its section before the dot, but those that name a version of the keys."""
+    found: Values = {}
+    for section, keys in values.items():
+        if isinstance(keys, dict):
+            found |= {f"{section}.{key}": value for key, value in keys.items()}
+        elif section not in ("preset", "format"):
+            found[section] = keys
+    return found
+
+
+def of(run: RunConfig) -> Values:
+    return flat(run.model_dump(mode="json"))
+
+
+def stored(name: str) -> Values:
+    values: Values = json.loads((OF_VERSION_1_0 / f"{name}.json").read_text())
+    return values
+
+
+def as_1_0_had_it(name: str) -> Values:
+    """What the run was, by today's keys."""
+    values = flat(stored(name))
+    return {MOVED.get(key, key): value for key, value in values.items() if key not in GONE}
+
+
+@pytest.fixture(params=NAMES)
+def name(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+@pytest.fixture
+def folder(tmp_path: Path, name: str) -> DataFolder:
+    """A data folder as 1.0 left it."""
+    text = (OF_VERSION_1_0 / f"{name}.toml").read_text()
+    run = stored_run(stored(name))
+    folder = DataFolder.for_run(tmp_path / "data", run)
+    folder.run_file.write_text(f"{text}\n[retention]\nmax_disk_gb = 20.0\n")
+    return folder
+
+
+def differing(values: Values, others: Values) -> set[str]:
+    return {key for key in values.keys() | others.keys() if values.get(key) != others.get(key)}
+
+
+def test_every_run_file_of_1_0_is_here() -> None:
+    assert SHIPPED == ["chess", "connect_four", "go19", "go9", "othello", "tictactoe"]
+    assert len(NAMES) == 9
+
+
+def test_a_kept_run_file_means_what_it_meant(folder: DataFolder, name: str) -> None:
+    before = folder.run_file.read_bytes()
+    run = load_run(folder.run_file)
+    assert of(run) == as_1_0_had_it(name) | {"retention.max_disk_gb": 20.0}
+    assert folder.run_file.read_bytes() == before  # a command that only reads changes nothing
+
+
+def test_a_stored_configuration_means_what_it_meant(name: str) -> None:
+    assert of(stored_run(stored(name))) == as_1_0_had_it(name)
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_a_configuration_of_today_is_not_carried_over(name: str) -> None:
+    run = load_run(RUNS / f"{name}.toml")
+    assert stored_run(json.loads(run.model_dump_json())) == run
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_a_shipped_run_file_differs_only_where_nothing_has_an_effect(name: str) -> None:
+    found = differing(of(load_run(RUNS / f"{name}.toml")), as_1_0_had_it(name))
+    expected: set[str] = {
+        "connect_four": NO_EFFECT_AT_A_GUMBEL_ROOT,
+        "go9": NO_EFFECT_AT_A_GUMBEL_ROOT,
+        "othello": NO_EFFECT_AT_A_GUMBEL_ROOT,
+        "chess": NO_EFFECT_WITHOUT_PLIES,
+        "tictactoe": NO_EFFECT_WITHOUT_PLIES,
+    }.get(name, set())
+    assert found == expected
+
+
+def test_a_start_rewrites_the_kept_run_file_and_keeps_the_old_one(
+    folder: DataFolder, name: str
+) -> None:
+    before, run = folder.run_file.read_bytes(), load_run(folder.run_file)
+    assert folder.is_of_1_0()
+    for _ in range(2):  # and a second start changes nothing
+        with Start(folder.root, run, folder.run_file) as start:
+            start.write(run)
+            start.succeeded()
+        assert not folder.is_of_1_0()
+        assert load_run(folder.run_file) == run
+        assert (folder.root / OF_1_0).read_bytes() == before
+    text = folder.run_file.read_text()
+    assert tomllib.loads(text)["format"] == 2
+    for line in before.decode().splitlines():
+        if line.startswith("#"):
+            assert line in text
+    assert load_run(folder.root / OF_1_0) == run
+
+
+def test_a_start_that_fails_leaves_a_folder_of_1_0(folder: DataFolder, name: str) -> None:
+    before, run = folder.run_file.read_bytes(), load_run(folder.run_file)
+
+    def start_and_fail() -> None:
+        with Start(folder.root, run, folder.run_file) as start:
+            start.write(run)
+            raise ConfigError("no")
+
+    with pytest.raises(ConfigError, match="no"):
+        start_and_fail()
+    assert folder.run_file.read_bytes() == before
+    assert not (folder.root / OF_1_0).exists()
+    assert folder.is_of_1_0()
+
+
+def test_what_a_start_of_1_0_had_set_stays(tmp_path: Path) -> None:
+    """The options of the start are in the kept file."""
+    values = {
+        "name": "mine",
+        "game": "connect_four",
+        "search": {"num_simulations": 9, "temperature_moves": 3, "temperature_halflife": 0},
+        "selfplay": {"max_ahead_positions": 70_000},
+    }
+    assert carry_over(values) == []
+    run = run_from_values(values)
+    assert (run.search.num_simulations, run.selfplay.temperature_moves) == (9, 3)
+    assert run.selfplay.max_ahead_positions == 70_000
+    assert (run.search.root, run.selfplay.forced_playouts) == ("puct", 2.0)
+
+
+@pytest.mark.parametrize("preset", ["agz", "plain"])
+def test_a_preset_that_is_still_there_stays(preset: str) -> None:
+    values: Values = {"name": "mine", "game": "connect_four", "preset": preset}
+    carry_over(values)
+    assert values == {"name": "mine", "game": "connect_four", "preset": preset}
+
+
+@pytest.mark.parametrize("path", MOVED)
+def test_a_moved_key_is_refused_with_its_new_place(tmp_path: Path, path: str) -> None:
+    section, _, key = path.partition(".")
+    run_file = tmp_path / "run.toml"
+    run_file.write_text(f'name = "mine"\ngame = "tic_tac_toe"\n[{section}]\n{key} = 1\n')
+    with pytest.raises(ConfigError) as refused:
+        load_run(run_file)
+    said = f"{run_file}: unknown key '{path}': it is '{MOVED[path]}' now"
+    assert str(refused.value) == said
+    assert MOVED[path] in of(run_from_values({"name": "mine", "game": "tic_tac_toe"}))
+
+
+def test_a_gone_key_is_refused_with_the_reason(tmp_path: Path) -> None:
+    for path, (_, reason) in GONE.items():
+        section, _, key = path.partition(".")
+        run_file = tmp_path / "run.toml"
+        run_file.write_text(f'name = "mine"\ngame = "tic_tac_toe"\n[{section}]\n{key} = 1\n')
+        with pytest.raises(ConfigError) as refused:
+            load_run(run_file)
+        said = f"{run_file}: unknown key '{path}': the key is gone, because {reason}"
+        assert str(refused.value) == said
+
+
+def test_a_gone_key_with_another_value_is_named_when_it_is_carried_over() -> None:
+    for path, (default, reason) in GONE.items():
+        section, _, key = path.partition(".")
+        values: Values = {"name": "mine", "game": "tic_tac_toe", section: {key: default}}
+        assert carry_over(values) == []
+        values[section][key] = "other"
+        assert carry_over(values) == [f"{path} = other has no effect any more: {reason}"]
+        assert key not in values[section]
