@@ -17,7 +17,7 @@ only from layers below its own:
 - ``zerofleet.service``: common behaviour of services.
 - ``zerofleet.fleet``: heartbeats and their figures; the report of a run, its disk usage and needs.
 - ``zerofleet.best_pointer``: the version of the best model, in Redis.
-- ``zerofleet.database``: everything in Postgres; ``zerofleet.redis_connection``: connecting to Redis.
+- ``zerofleet.database``: everything in Postgres; ``zerofleet.redis_connection``: Redis clients.
 - ``zerofleet.search_configs``: search settings of matches and clients, from a run file.
 - ``zerofleet.config``: the run file and the settings of a process.
 - ``zerofleet.games``: the rules of the games, in Python.
