@@ -46,7 +46,7 @@ async def test_nothing_is_answered_after_quit() -> None:
 async def test_size_and_komi_are_the_servers() -> None:
     assert await said("boardsize 5", "komi 7.5", "komi 7.50") == "=\n\n" * 3
     assert await said("boardsize 19") == "? unacceptable size\n\n"
-    assert "? the model plays with komi 7.5" in await said("komi 6.5")
+    assert "? the model supports only komi 7.5" in await said("komi 6.5")
     assert "? komi is 'much'" in await said("komi much")
     assert "? size is '-5'" in await said("boardsize -5")
 
