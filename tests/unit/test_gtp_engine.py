@@ -184,7 +184,7 @@ async def test_handicap_stones_and_passes_put_in_are_no_moves_of_a_file(
     [
         ("", []),
         ("KM[7.5]", []),
-        ("KM[6.5]", ["the SGF has komi 6.5; the game is loaded with komi 7.5"]),
+        ("KM[6.5]", ["the SGF has komi 6.5; the game is loaded with the model's komi, 7.5"]),
         ("KM[0]", ["the SGF has komi 0; "]),
         ("AP[foxwq]KM[650]", ["the SGF has komi 650 (KM[650] is read as 6.5 points: hundredths"]),
         ("KM[3.75]", ["KM[3.75] is read as 7.5 points"]),
