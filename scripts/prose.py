@@ -88,7 +88,7 @@ def checked_files() -> list[Path]:
         f"{folder}/*.{end}" for folder in ("src", "services", "scripts") for end in ("py", "sql")
     ]
     listing = subprocess.run(
-        ["git", "ls-files", "-co", "--exclude-standard", "--", *patterns],
+        ["git", "ls-files", "-co", "--exclude-standard", "--", *patterns],  # nosec B607
         cwd=ROOT,
         capture_output=True,
         text=True,

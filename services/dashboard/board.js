@@ -1,6 +1,6 @@
-// A board of any game as SVG. What it shows is computed in Python (board.py) and comes in
-// its properties; it says which action the pointer or the keyboard is on ("hover"), and which one
-// is chosen ("play").
+// A board of any game as SVG. Its properties, computed in Python (board.py), are what it shows.
+// It emits the action under the pointer or the keyboard's cursor ("hover"), and the chosen one
+// ("play").
 const U = 40; // units of one cell
 const NAMES = 24; // units for the names of rows and columns
 const PATHS = {
@@ -253,7 +253,7 @@ export default {
       const mark = this.byMark.get(action);
       return mark && mark.label ? ` ${mark.label}` : "";
     },
-    // The actions that choosing a point means: of a selected piece, else what is put there.
+    // The actions of choosing a point: moves of a selected piece, otherwise placements there.
     meant(p, beside) {
       if (this.selected !== null) {
         const moved = this.actions.filter((a) => a.source === this.selected && a.points[0] === p);
@@ -329,7 +329,7 @@ export default {
         this.selected = null; this.choices = []; this.cursor = null; this.aim([]);
       }
     },
-    // The cursor goes to the nearest point that way where something can be done.
+    // The cursor moves in that direction to the nearest point with an action.
     walk([dx, dy]) {
       const open = this.points.filter((p) => this.meant(p, null).length || this.actions.some((a) => a.source === p));
       if (!open.length) return;

@@ -339,7 +339,7 @@ def _draw_now(visit: Visit) -> None:
 
     def show(now: FleetNow) -> None:
         advice.set_text(now.advice)
-        asked_for.set_text(f"The autoscaler asks for {now.asked_for}." if now.asked_for else "")
+        asked_for.set_text(f"The autoscaler requests {now.asked_for}." if now.asked_for else "")
         workers.show(now.workers)
         replicas.show(now.replicas)
         others.show(now.others)

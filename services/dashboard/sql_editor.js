@@ -1,5 +1,5 @@
-// What NiceGUI's editor has no option for: it offers tables, views and their columns while somebody
-// types, and is light or dark as the page is.
+// Options that NiceGUI's editor lacks: it offers tables, views and their columns while somebody
+// types, and follows the light or dark theme of the page.
 async (editorId, relations) => {
   const CM = await import("nicegui-codemirror");
   const element = getElement(editorId);

@@ -1,6 +1,6 @@
-// A table whose cells are text, never markup. What NiceGUI offers instead, a template in a slot of
-// Quasar's table, is made anew at each update of the page, and with it go focus, selection and half
-// a click.
+// A table whose cells are text, never markup. NiceGUI's alternative, a template in a slot of
+// Quasar's table, is recreated at each update of the page, which loses focus, selection and
+// unfinished clicks.
 export default {
   template: `
   <div class="zf-table" :tabindex="rows.length && !aimable ? 0 : null">
@@ -34,7 +34,7 @@ export default {
     aimable: Boolean, // rows can be pointed at
   },
   emits: ["aimed"],
-  // A row that gets another place loses the focus on its way there, which nobody need hear of.
+  // A row that moves loses the focus on its way; that event is not reported.
   beforeUpdate() {
     const focused = document.activeElement;
     this.held = this.$el.contains(focused) ? focused : null;

@@ -138,7 +138,7 @@ def open_redis(url: str) -> tuple[redis.Redis, str]:
         # An option that redis:// does not have shows only when a connection is made.
         pool.make_connection()
     except (ValueError, TypeError, redis.RedisError) as error:
-        raise ConfigError("the Redis URL is not one: write redis://host:6379/0") from error
+        raise ConfigError("the Redis URL is not valid: write redis://host:6379/0") from error
     if path is not None:
         read_secret(path)
     where: dict[str, Any] = pool.connection_kwargs

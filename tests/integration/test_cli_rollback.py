@@ -41,7 +41,7 @@ def test_what_is_no_redis_url_promotes_nothing(
 ) -> None:
     result = roll_back(run_file, database_url, url)
     assert isinstance(result.exception, ConfigError)
-    assert "the Redis URL is not one" in str(result.exception)
+    assert "the Redis URL is not valid" in str(result.exception)
     assert versions(database) == [2, 1]
 
 

@@ -289,7 +289,7 @@ def test_functions_and_views_of_a_newer_version_are_left_alone(database_url: str
         migrate(database_url)
     assert run(database_url, made) == before
     with Database(database_url) as database:
-        with pytest.raises(StoreUnavailableError, match=r"of zerofleet 99.10.0rc1, and this is"):
+        with pytest.raises(StoreUnavailableError, match=r"to zerofleet 99.10.0rc1, and this is"):
             database.wait_ready(0)
         run(database_url, f"UPDATE definitions SET digest = '{schema.expected().digest}'")
         database.wait_ready(0)  # they are the same
@@ -308,7 +308,9 @@ def test_a_persons_view_on_one_of_ours_is_named_and_kept(database_url: str) -> N
     message = str(caught.value)
     assert "\n" not in message
     assert "view my_openings depends on view openings" in message
-    assert "keep its definition (`pg_get_viewdef`), drop it, run `zerofleet migrate`" in message
+    assert (
+        "save their definitions (`pg_get_viewdef`), drop them, run `zerofleet migrate`" in message
+    )
     assert run(
         database_url, "SELECT digest, to_regclass('my_openings') IS NOT NULL FROM definitions"
     ) == [("other", True)]

@@ -174,7 +174,9 @@ def test_changed_network_sizes_are_refused(trainer: TrainerProcess) -> None:
     (trainer.folder / "run.toml").write_text(RUN_FILE.replace("channels = 8", "channels = 9"))
     process = trainer.start()
     assert process.wait(DEADLINE) == 2
-    assert re.search(r"other sizes \(.*: 8\S* in it, 9\S* here\)", process.said().splitlines()[-1])
+    assert re.search(
+        r"different network \(.*: 8\S* in it, 9\S* here\)", process.said().splitlines()[-1]
+    )
 
 
 PUBLISHER = """

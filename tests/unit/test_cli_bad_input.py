@@ -314,7 +314,7 @@ def test_stores_that_do_not_answer(zerofleet: Zerofleet) -> None:
     words = complaint(zerofleet("up", TICTACTOE, "--database-url", nowhere, *options))
     assert "Postgres at 127.0.0.1:1 does not answer" in words
     words = complaint(zerofleet("up", TICTACTOE, "--data", "d", "--database-url", "x", *options))
-    assert "not one of Postgres" in words
+    assert "not a Postgres URL" in words
     assert "does not answer" in complaint(zerofleet("migrate", "--database-url", nowhere))
 
 
@@ -402,7 +402,7 @@ NOWHERE = "postgresql://u@127.0.0.1:1/d"
             r"read \udcff: No such",
         ),
         (("migrate", "--database-url", f"postgresql://u@127.0.0.1:{BIG}/d"), "give 1 to 65535"),
-        (("migrate", "--database-url", "postgresql://u@h/d%00"), "not one of Postgres"),
+        (("migrate", "--database-url", "postgresql://u@h/d%00"), "not a Postgres URL"),
     ],
     ids=lambda value: str(value)[:40].encode("ascii", "replace").decode(),
 )

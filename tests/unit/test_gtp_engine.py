@@ -46,7 +46,7 @@ async def test_nothing_is_answered_after_quit() -> None:
 async def test_size_and_komi_are_the_servers() -> None:
     assert await said("boardsize 5", "komi 7.5", "komi 7.50") == "=\n\n" * 3
     assert await said("boardsize 19") == "? unacceptable size\n\n"
-    assert "? the model plays with komi 7.5" in await said("komi 6.5")
+    assert "? the model supports only komi 7.5" in await said("komi 6.5")
     assert "? komi is 'much'" in await said("komi much")
     assert "? size is '-5'" in await said("boardsize -5")
 
@@ -184,7 +184,7 @@ async def test_handicap_stones_and_passes_put_in_are_no_moves_of_a_file(
     [
         ("", []),
         ("KM[7.5]", []),
-        ("KM[6.5]", ["the SGF has komi 6.5; the game is loaded with komi 7.5"]),
+        ("KM[6.5]", ["the SGF has komi 6.5; the game is loaded with the model's komi, 7.5"]),
         ("KM[0]", ["the SGF has komi 0; "]),
         ("AP[foxwq]KM[650]", ["the SGF has komi 650 (KM[650] is read as 6.5 points: hundredths"]),
         ("KM[3.75]", ["KM[3.75] is read as 7.5 points"]),

@@ -37,7 +37,7 @@ async def test_the_simulations_of_a_move_are_a_parameter() -> None:
     assert player.asked == [([], 25)]
     assert "? maxVisits is 20001: give 1 to 20000" in await said("kata-set-param maxVisits 20001")
     assert "? maxVisits is 'x'" in await said("kata-set-param maxVisits x")
-    assert "knows 0 alone" in await said("kata-set-param playoutDoublingAdvantage 1.5")
+    assert "only 0 is supported" in await said("kata-set-param playoutDoublingAdvantage 1.5")
     assert "? unknown parameter 'cpuct'" in await said("kata-get-param cpuct")
 
 

@@ -36,7 +36,7 @@ REDIS = [
 
 @pytest.mark.parametrize("url", REDIS)
 def test_a_redis_url_that_would_be_read_in_part_is_refused(url: str) -> None:
-    with pytest.raises(ConfigError, match="the Redis URL is not one: write redis://host:6379/0"):
+    with pytest.raises(ConfigError, match="the Redis URL is not valid: write redis://host:6379/0"):
         open_redis(url)
 
 

@@ -96,7 +96,7 @@ def test_another_networks_checkpoint() -> None:
         "game": {"name": "tic_tac_toe"},
         "network": {"blocks": 2, "channels": 8},
     })  # fmt: skip
-    with pytest.raises(ConfigError, match=r"other sizes \(.*: .*8.* in it, none here\)"):
+    with pytest.raises(ConfigError, match=r"different network \(.*: .*8.* in it, none here\)"):
         Learner(SPEC, a_run()).restore(weights(Learner(SPEC, other)), 1, 32)
 
 

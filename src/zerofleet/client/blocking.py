@@ -404,7 +404,7 @@ class Model:
         self.close()
 
     def close(self) -> None:
-        """End the connection; calls that are out are given up."""
+        """Close the connection and cancel calls in progress."""
         self._blocking.close()
 
     def predict(self, observations: NDArray[np.uint8]) -> Prediction:

@@ -116,7 +116,7 @@ def _play(
             _look(twin) == _look(state),
             sizes,
             line,
-            "the copy went another way: copy() leaves out what apply() needs",
+            "the copy continues differently: copy() leaves out data that apply() needs",
         )
     _check_hash(sizes, state, line, seen)
     _require(state.legal_actions() == [], sizes, line, "it is over, but actions are legal")
@@ -137,9 +137,12 @@ def _check_ending(sizes: GameSpec, state: State, line: list[int]) -> None:
     before, ending = _look(state), _ending(sizes, state)
     for other in (state, state.copy(), State(sizes.name, line)):
         _require(
-            _ending(sizes, other) == ending, sizes, line, "its end tells one thing, then another"
+            _ending(sizes, other) == ending,
+            sizes,
+            line,
+            "its final planes or score change when read again",
         )
-    _require(_look(state) == before, sizes, line, "telling of its end changed it")
+    _require(_look(state) == before, sizes, line, "reading its final planes or score changed it")
 
 
 def _ending(sizes: GameSpec, state: State, symmetry: int = 0) -> tuple[list[int], float | None]:

@@ -106,9 +106,7 @@ class BoardCommands:
         except ValueError as error:
             raise GtpError(f"komi is '{komi[:40]}': give a number") from error
         if points != self._rules.komi:
-            raise GtpError(
-                f"the model plays with komi {self._rules.komi:g} and knows no other: set that"
-            )
+            raise GtpError(f"the model supports only komi {self._rules.komi:g}: set that")
         return ""
 
     def _kata_set_rules(self, *words: str) -> str:

@@ -288,7 +288,7 @@ class Engine:
         self._get_parameter(name)
         if name == _ADVANTAGE:
             if parse_decimal(value.removeprefix("-"), name):
-                raise GtpError(f"{name} is {value}: this search knows 0 alone")
+                raise GtpError(f"{name} is {value}: only 0 is supported")
             return ""
         simulations, most = parse_number(value, name), self._description.max_simulations
         if not 1 <= simulations <= most:

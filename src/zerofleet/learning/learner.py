@@ -264,18 +264,17 @@ class Learner:
         weights = _below("network", state)
         if difference := _difference(weights, self.network.state_dict()):
             raise ConfigError(
-                f"the checkpoint belongs to a network of other sizes ({difference}): [network] of "
-                "the run file must not change within a run. The same holds for which of "
-                "trainer.soft_policy_weight, opponent_policy_weight, final_planes_weight and "
-                "final_score_weight are above 0. If CHANGELOG.md says that this version of "
-                "zerofleet observes the game in other planes, start a new run"
+                f"the checkpoint has a different network ({difference}). Restore [network] of the "
+                "run file, and which of trainer.soft_policy_weight, opponent_policy_weight, "
+                "final_planes_weight and final_score_weight are above 0, or start a new run. An "
+                "upgrade that changes a game's input planes also needs a new run (CHANGELOG.md)"
             )
         self.network.load_state_dict(weights)
         for name, average in self._gradient_averages().items():
             if name not in state:
                 raise ConfigError(
-                    "the checkpoint belongs to another optimizer: within a run trainer.optimizer "
-                    "may change between sgd and muon, but not to or from adamw"
+                    "the checkpoint is from another optimizer: within a run trainer.optimizer may "
+                    "change between sgd and muon, but not to or from adamw"
                 )
             average.copy_(state[name])
         if self._average is not None:
