@@ -18,7 +18,7 @@ namespace {
 
 using test::check;
 
-// What walking all sequences of actions from the start counts, by ply.
+// Counts of all sequences of actions from the start, by ply.
 template <Game G>
 struct Census {
   std::array<std::int64_t, G::kMaxLength + 1> sequences{};

@@ -104,7 +104,7 @@ void least_visits_are_what_the_budget_allows() {
   check(affordable_child_visits(fresh.window(), 10, 50) == 10);
   check(affordable_child_visits(fresh.window(), 10, 49) == 9);
   check(affordable_child_visits(fresh.window(), 10, 4) == 0);
-  // Of a kept tree: 3 for all costs 1 + 1, 4 for all 1 + 2 + 1 + 2, 5 for all 2 + 3 + 2 + 3.
+  // In a kept tree, 3 for all cost 1 + 1, 4 for all 1 + 2 + 1 + 2, 5 for all 2 + 3 + 2 + 3.
   const Children kept({0.5f, 0.5f, 0, 0, 0}, {3, 2, 60, 3, 2}, {0, 0, 0, 0, 0});
   check(affordable_child_visits(kept.window(), 10, 10) == 5);
   check(affordable_child_visits(kept.window(), 10, 9) == 4);
@@ -284,7 +284,7 @@ void noise_has_its_share() {
   check(stays > kDraws / 7 && stays < kDraws);
 }
 
-// Of the start, whose prediction has these priors and value 0.
+// A search of the start, whose prediction has these priors and value 0.
 Search<TicTacToe> expanded(const PriorsOf<TicTacToe>::type& priors) {
   Search<TicTacToe> search;
   search.set_root(TicTacToe());
@@ -340,8 +340,8 @@ void a_gumbel_target_is_of_the_priors_that_the_network_gave() {
   for (std::size_t i = 0; i < weights.size(); ++i) check_near(weights[i], 10'000 * priors[i], 2.0);
 }
 
-// Of four actions that halving visits alike at first only one is good: the root is worth what its
-// policy makes of them, not the mean of the visits.
+// Halving first visits four actions equally often, and only one is good. The root's value follows
+// its policy, not the mean of the visits.
 void a_gumbel_root_is_worth_what_its_policy_is() {
   auto search = expanded({0.3f, 0.2f, 0.2f, 0.2f, 0.02f, 0.02f, 0.02f, 0.02f, 0.02f});
   const Puct puct{SearchConfig()};

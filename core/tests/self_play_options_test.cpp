@@ -1,4 +1,4 @@
-// What may be switched on in self-play: fast searches, resignation, forced visits, Gumbel.
+// Options of self-play: fast searches, resignation, forced visits, Gumbel.
 #include <algorithm>
 #include <array>
 #include <cmath>

@@ -151,7 +151,7 @@ def chromium() -> Iterator[Browser]:
 
 @pytest.fixture
 def shown_game() -> str:
-    """What the run plays."""
+    """The game of the run."""
     return "connect_four"
 
 

@@ -13,7 +13,7 @@ from zerofleet.config.selfplay import SearchSection
 
 GAME = "go(size=19)"
 
-# What Methods says of each service, by section and key of a run file.
+# Values from the paper's Methods for each service, by section and key of a run file.
 PRINTED = {
     "search": {  # "Self-play", "Search algorithm"
         "num_simulations": 1600,
@@ -55,7 +55,7 @@ PRINTED = {
         "threshold": 0.55,
     },
 }
-# What came after the paper is off.
+# Features newer than the paper are off.
 LATER = {
     "search": {
         "full_search_share": 1.0,

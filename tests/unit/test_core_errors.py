@@ -1,4 +1,4 @@
-"""What the core's engines refuse, and how they say so."""
+"""Inputs that the core's engines refuse, and the messages."""
 
 from __future__ import annotations
 

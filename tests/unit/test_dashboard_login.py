@@ -79,7 +79,7 @@ class Door:
         return await self.browser.post("/login", data=form, headers=HERE | headers)
 
     async def open_socket(self, origin: str | None) -> list[Any]:
-        """What a WebSocket with the browser's cookies is told; it closes when the login ends."""
+        """Return the messages to a WebSocket with the browser's cookies. It ends with the login."""
         cookie = "; ".join(f"{name}={value}" for name, value in self.browser.cookies.items())
         headers = [(b"host", HOST.encode()), (b"cookie", cookie.encode())]
         headers += [(b"origin", origin.encode())] if origin else []
@@ -142,7 +142,7 @@ def test_wrong_tokens_are_refused_and_a_few_failures_a_minute_are_enough() -> No
         answer = await door.log_in("looks")
         assert answer.status_code == 429
         assert "possible again in 61 s" in answer.text
-        # What the visitor writes itself is before what the proxy has added.
+        # The visitor's own text comes before the proxy's addition.
         lies = "127.0.0.1, 192.0.2.7"
         assert (await door.log_in("looks", **{"x-forwarded-for": lies})).status_code == 303
         door.clock.now = 61.0

@@ -68,7 +68,7 @@ class Beside(Clocked):
 
 
 def measured(**seconds: list[float] | float) -> str:
-    """What is taken when each precision takes so long."""
+    """Return the precision that is chosen if each one takes this long."""
     clock = [0.0]
     models = [LoadedModel(1, name, (Clocked(clock, each),), name) for name, each in seconds.items()]
     return fastest_model(models, ROWS, lambda: clock[0]).precision
