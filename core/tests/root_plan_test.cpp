@@ -127,7 +127,7 @@ std::vector<std::int32_t> pruned(const Children& children, float exploration, fl
 void visits_that_forcing_caused_leave_the_target() {
   // sum N = 100, exploration 15. The best child: 0.2 + 15 * 0.5 / 71 = 0.3056.
   // Child 1: -0.3 + 15 * 0.3 / (1 + n) < 0.3056 from n = 7 (0.2625) on; due are 8 of its 20
-  // visits, so 12 stay: the formula would have had no more than 7 by itself, but only forced ones
+  // visits, so 12 stay: the formula alone would have given no more than 7, but only forced visits
   // may go. Child 2: mean 0.4 is above the best score, so all visits stay. Child 3: from n = 1
   // (-0.9 + 0.75 * 1.5 ...) the forced 5 of 5 may go down to a single one, which goes as well.
   const Children children({0.5f, 0.3f, 0.1f, 0.1f}, {70, 20, 5, 5}, {0.2f, -0.3f, 0.4f, -0.9f});
@@ -139,8 +139,8 @@ void visits_that_forcing_caused_leave_the_target() {
   check(pruned(children, 33.0f, 100.0f)[1] == 13);
 }
 
-// The most visited child turned out to be lost, so that its mean is -1: what the others deserve is
-// measured by the best of those that are not.
+// The most visited child turned out to be lost, so its mean is -1. The best child that is not lost
+// measures the others.
 void a_lost_child_is_no_measure_of_the_others() {
   const Children children({0.5f, 0.3f, 0.1f, 0.1f}, {70, 20, 5, 5}, {-1.0f, 0.2f, -0.4f, -0.9f});
   // 0.2 + 3 * 0.3 / 21 = 0.2429; floor(3 * 0.1 / 0.6429) = 0 and floor(3 * 0.1 / 1.1429) = 0: of

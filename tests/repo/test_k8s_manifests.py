@@ -155,7 +155,7 @@ def check_schema(document: Document) -> None:
 
 
 def to_be_made(variant: str) -> set[tuple[str, str]]:
-    """Return the objects that a person creates first, with the page's commands."""
+    """What a person makes before, by the page's commands."""
     if variant.startswith("local"):
         return set()
     text = PAGE.read_text()

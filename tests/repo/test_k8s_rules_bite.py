@@ -51,7 +51,7 @@ def test_settings_that_a_process_would_refuse_are_found(
 
 
 def complaints(rule: str, fleet: Manifests) -> Iterable[str]:
-    """Return the complaints of a rule; some rules need more than the manifests."""
+    """What a rule says; some want to know more than the manifests."""
     if rule == "everything_named_exists":
         return pods.everything_named_exists(fleet, to_be_made("production"))
     if rule == "files_named_are_mounted":

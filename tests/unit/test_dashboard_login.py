@@ -142,7 +142,7 @@ def test_wrong_tokens_are_refused_and_a_few_failures_a_minute_are_enough() -> No
         answer = await door.log_in("looks")
         assert answer.status_code == 429
         assert "possible again in 61 s" in answer.text
-        # The visitor's own text comes before the proxy's addition.
+        # What the visitor writes itself is before what the proxy has added.
         lies = "127.0.0.1, 192.0.2.7"
         assert (await door.log_in("looks", **{"x-forwarded-for": lies})).status_code == 303
         door.clock.now = 61.0

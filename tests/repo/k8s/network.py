@@ -9,7 +9,7 @@ from tests.repo.k8s.manifests import Manifests, Workload
 
 Flow = tuple[str, str, int]  # from, to, port; "" is outside the namespace
 
-# The connection that an environment variable makes its process open: the port, and the server.
+# What a variable of the environment makes its process dial: the port, and who listens there.
 _NEEDS = {
     "ZEROFLEET_DATABASE_URL": (5432, "postgres"),
     "ZEROFLEET_REDIS_URL": (6379, "redis"),
@@ -85,7 +85,7 @@ def all_is_denied_by_default(fleet: Manifests) -> Iterator[str]:
 
 
 def both_ends_of_each_flow_agree(fleet: Manifests) -> Iterator[str]:
-    """A flow that one end may send is one that the other may receive, to a port that it has."""
+    """What one end may send the other may receive, to a port that it has."""
     sent, received = _flows(fleet, "egress"), _flows(fleet, "ingress")
     for flow in sorted(sent - received):
         if flow[1]:
@@ -161,7 +161,7 @@ def certificates_have_the_names_that_are_dialled(fleet: Manifests) -> Iterator[s
 
 
 def _flows(fleet: Manifests, direction: str) -> set[Flow]:
-    """Return the flows that NetworkPolicies allow within this namespace and to or from outside."""
+    """What NetworkPolicies allow, between workloads of this namespace and to or from outside."""
     flows: set[Flow] = set()
     for policy in fleet.of_kind("NetworkPolicy"):
         own = fleet.selected(policy["spec"]["podSelector"])
