@@ -1,4 +1,4 @@
-"""What tests need and a machine may lack."""
+"""Things that tests need and a machine may lack."""
 
 import os
 from collections import Counter

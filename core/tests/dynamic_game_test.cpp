@@ -110,7 +110,7 @@ void values_belong_to_whoever_moves() {
       if (leaf.depth == 0) search.start_root({.num_simulations = 4'000}, random);
     }
     check_near(search.root_value(), perfect_result(root), 0.15);
-    // What is kept for the next move belongs to the player who moves there.
+    // The tree kept for the next move belongs to the player who moves there.
     Tree scratch;
     const Action action = search.tree().action[search.best_child()];
     search.advance_root(action, scratch);

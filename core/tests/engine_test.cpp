@@ -54,7 +54,7 @@ std::vector<GameColumns> play(SelfPlayEngine& engine, std::size_t wanted) {
   return games;
 }
 
-// All games, over or not, after so many questions: games of Go are long.
+// All games, finished or not, after this many rounds: games of Go are long.
 std::vector<GameColumns> after_rounds(SelfPlayEngine& engine, int rounds) {
   HashPredictor predictor(engine.row_shape());
   for (int i = 0; i < rounds; ++i) engine.backup(predictor.predict(engine.select(), 1));

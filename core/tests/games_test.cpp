@@ -18,7 +18,7 @@ namespace {
 
 using test::check;
 
-// What walking all sequences of actions from the start counts, by ply.
+// Counts of all sequences of actions from the start, by ply.
 template <Game G>
 struct Census {
   std::array<std::int64_t, G::kMaxLength + 1> sequences{};
@@ -145,7 +145,7 @@ void connect_four_positions() {
   check(sizes(positions_by_ply<ConnectFour>(kConnectFourDepth)) == known);
 }
 
-// Plays the game and, beside it, every symmetric image of it.
+// Plays a game together with each of its symmetric images.
 template <Game G>
 void play_with_images(Random& random) {
   std::array<G, G::kNumSymmetries> images{};

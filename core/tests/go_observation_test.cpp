@@ -177,7 +177,7 @@ void hash_sees_passes_and_the_end() {
   check(play<5>("A1 C3 B1").hash() != play<5>("B1 C3 A1").hash());
 }
 
-// Plays a game and, beside it, its eight images.
+// Plays a game together with its eight images.
 template <class G>
 void play_with_images(Random& random, bool suicide) {
   const GoRules rules{0.5f, suicide, G::kMaxLength};

@@ -1,4 +1,4 @@
-// Random games of Go beside a second, slow implementation of the rules.
+// Random games of Go, compared with a second, slow implementation of the rules.
 #include "go_reference.h"
 
 #include <algorithm>

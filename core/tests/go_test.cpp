@@ -63,7 +63,7 @@ void suicide_of_one_stone() {
     const auto corner = play(rules, "E1 A4 pass B5");
     check(!allows(corner, "A5"));
     check(allows(play(corner, "pass"), "A5"));
-    // With a white chain in atari beside it, the move captures instead.
+    // With a white chain in atari next to it, the move captures instead.
     const auto capture = play(corner, "A3 pass B4");
     check(allows(play(capture, "pass"), "A5"));
     check(play(capture, "pass A5").board().at(5) == kNoStone);

@@ -152,7 +152,7 @@ void know_nothing(PositionSearchEngine& search) {
   }
 }
 
-// What a result promises of a position of Connect Four that is not over.
+// Checks the promises of a result for a Connect Four position that is not over.
 void check_result(const SearchResult& result, const std::vector<int>& actions, int simulations) {
   const ConnectFour position =
       position_after(FixedRules<ConnectFour>(), std::span<const int>(actions));

@@ -1,4 +1,4 @@
-// What tests know of a position without a network and without a search.
+// Facts about a position, found without a network and without a search.
 #pragma once
 
 #include <algorithm>

@@ -72,7 +72,7 @@ void weights_by_hand() {
   check(rounded_copies(weights, 0.75) == std::vector{1, 2, 1, 0});
 }
 
-// Whatever the weights: as many copies as weights, each rounded up or down, right on average.
+// For all weights: as many copies as weights, each rounded up or down, right on average.
 void copies_are_fair() {
   Random random(5);
   std::vector<double> surprises(23);

@@ -184,8 +184,8 @@ void a_lost_move_is_not_searched_again() {
   check(search.is_proven() && search.root_value() == 0.0f);
 }
 
-// O O O stand in the second row, and X may not go under the fourth: that column is lost, and is due
-// visits for ever, for it gets none any more. The other columns have their due nevertheless.
+// O O O stand in the second row, and X may not go under the fourth: that column is lost. It is due
+// visits forever, because it no longer gets any. The other columns still get their due visits.
 void a_lost_child_takes_no_visits_from_those_behind_it() {
   Search<ConnectFour> search;
   search.set_root(position_after(FixedRules<ConnectFour>(),
@@ -263,8 +263,9 @@ void a_decisive_move_is_visited_first(bool gumbel) {
   check(search.best_child() == 5 && search.choose(weights, 1.0, random) == 5);
 }
 
-// Below the root a position that its player wins at once is lost for the other, after one visit and
-// without the network. It has no children to keep: as a root it is asked about, and won.
+// A position below the root that its player wins at once is lost for the other player, after one
+// visit and without the network. It has no children to keep: as a root it needs the network, and is
+// won.
 void a_reply_that_wins_is_seen() {
   Search<ConnectFour> search;
   // X has three in the bottom row with both ends open; wherever O moves but there, X wins at once.

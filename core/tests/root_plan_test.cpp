@@ -104,7 +104,7 @@ void least_visits_are_what_the_budget_allows() {
   check(affordable_child_visits(fresh.window(), 10, 50) == 10);
   check(affordable_child_visits(fresh.window(), 10, 49) == 9);
   check(affordable_child_visits(fresh.window(), 10, 4) == 0);
-  // Of a kept tree: 3 for all costs 1 + 1, 4 for all 1 + 2 + 1 + 2, 5 for all 2 + 3 + 2 + 3.
+  // In a kept tree, 3 for all cost 1 + 1, 4 for all 1 + 2 + 1 + 2, 5 for all 2 + 3 + 2 + 3.
   const Children kept({0.5f, 0.5f, 0, 0, 0}, {3, 2, 60, 3, 2}, {0, 0, 0, 0, 0});
   check(affordable_child_visits(kept.window(), 10, 10) == 5);
   check(affordable_child_visits(kept.window(), 10, 9) == 4);
@@ -127,7 +127,7 @@ std::vector<std::int32_t> pruned(const Children& children, float exploration, fl
 void visits_that_forcing_caused_leave_the_target() {
   // sum N = 100, exploration 15. The best child: 0.2 + 15 * 0.5 / 71 = 0.3056.
   // Child 1: -0.3 + 15 * 0.3 / (1 + n) < 0.3056 from n = 7 (0.2625) on; due are 8 of its 20
-  // visits, so 12 stay: the formula would have had no more than 7 by itself, but only forced ones
+  // visits, so 12 stay: the formula alone would have given no more than 7, but only forced visits
   // may go. Child 2: mean 0.4 is above the best score, so all visits stay. Child 3: from n = 1
   // (-0.9 + 0.75 * 1.5 ...) the forced 5 of 5 may go down to a single one, which goes as well.
   const Children children({0.5f, 0.3f, 0.1f, 0.1f}, {70, 20, 5, 5}, {0.2f, -0.3f, 0.4f, -0.9f});
@@ -139,8 +139,8 @@ void visits_that_forcing_caused_leave_the_target() {
   check(pruned(children, 33.0f, 100.0f)[1] == 13);
 }
 
-// The most visited child turned out to be lost, so that its mean is -1: what the others deserve is
-// measured by the best of those that are not.
+// The most visited child turned out to be lost, so its mean is -1. The best child that is not lost
+// measures the others.
 void a_lost_child_is_no_measure_of_the_others() {
   const Children children({0.5f, 0.3f, 0.1f, 0.1f}, {70, 20, 5, 5}, {-1.0f, 0.2f, -0.4f, -0.9f});
   // 0.2 + 3 * 0.3 / 21 = 0.2429; floor(3 * 0.1 / 0.6429) = 0 and floor(3 * 0.1 / 1.1429) = 0: of
@@ -284,7 +284,7 @@ void noise_has_its_share() {
   check(stays > kDraws / 7 && stays < kDraws);
 }
 
-// Of the start, whose prediction has these priors and value 0.
+// A search of the start, whose prediction has these priors and value 0.
 Search<TicTacToe> expanded(const PriorsOf<TicTacToe>::type& priors) {
   Search<TicTacToe> search;
   search.set_root(TicTacToe());
@@ -340,8 +340,8 @@ void a_gumbel_target_is_of_the_priors_that_the_network_gave() {
   for (std::size_t i = 0; i < weights.size(); ++i) check_near(weights[i], 10'000 * priors[i], 2.0);
 }
 
-// Of four actions that halving visits alike at first only one is good: the root is worth what its
-// policy makes of them, not the mean of the visits.
+// Halving first visits four actions equally often, and only one is good. The root's value follows
+// its policy, not the mean of the visits.
 void a_gumbel_root_is_worth_what_its_policy_is() {
   auto search = expanded({0.3f, 0.2f, 0.2f, 0.2f, 0.02f, 0.02f, 0.02f, 0.02f, 0.02f});
   const Puct puct{SearchConfig()};

@@ -1,4 +1,4 @@
-// What may be switched on in self-play: fast searches, resignation, forced visits, Gumbel.
+// Options of self-play: fast searches, resignation, forced visits, Gumbel.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -159,8 +159,8 @@ void gumbel_plays_whole_games() {
   }
 }
 
-// With 8 simulations the children in play have a visit or two each, whatever they are worth; the
-// improved policy knows better, and the moves are drawn from that.
+// With 8 simulations each child in play has a visit or two, whatever its value. The improved policy
+// is better, so moves are drawn from it.
 void fast_gumbel_searches_play_by_the_improved_policy() {
   SearchConfig config = small_config();
   config.root = RootChoice::kGumbel;

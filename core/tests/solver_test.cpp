@@ -39,7 +39,7 @@ Pair random_position(int ply, Random& random) {
   }
 }
 
-// Of the player to move: the discs that the winner of a finished game has left, and the last one.
+// Score of a finished game for the player to move: the winner's discs left, including the last one.
 int final_score(const ConnectFour& position) {
   const int discs_of_winner = (position.ply() + 1) / 2;
   return static_cast<int>(terminal_value(position)) * (22 - discs_of_winner);

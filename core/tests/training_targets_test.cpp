@@ -1,4 +1,4 @@
-// Targets beside policy and value: the opponent's next policy, and what a game tells of its end.
+// Targets besides policy and value: the opponent's next policy, and the end of a game.
 #include "zerofleet/training_targets.h"
 
 #include <array>

@@ -155,7 +155,7 @@ def chromium() -> Iterator[Browser]:
 
 @pytest.fixture
 def shown_game() -> str:
-    """What the run plays."""
+    """The game of the run."""
     return "connect_four"
 
 

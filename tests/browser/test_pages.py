@@ -28,7 +28,7 @@ QUERY = "/sql?query=SELECT count(*), 'a', true, NULL, 1.5::int8 FROM games -- al
 
 
 def addresses(parameters: dict[str, object]) -> list[str]:
-    """Of every page that is registered, but the one that takes what is left."""
+    """Return the addresses of all registered pages, except the catch-all page."""
     frame = Frame(cast("Any", None))
     add_pages(frame, cast("Any", None))
     return [path.format(**parameters) for path in frame.paths if path != "/{path:path}"]

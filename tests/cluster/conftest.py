@@ -48,7 +48,7 @@ class Cluster:
     """A fleet of the overlay ``tests/cluster/overlay``, and what was seen of it."""
 
     rows: list[tuple[str, str, float]] = field(default_factory=list[tuple[str, str, float]])
-    """What was done, what came of it, seconds."""
+    """Steps: what was done, its result, seconds."""
     without_hpa: str = ""
     """Why plain HPAs are left out; nothing where they are not."""
 
@@ -76,7 +76,7 @@ class Cluster:
         self.kubectl("apply", "--server-side", "-f", "-", given=change(manifests))
 
     def pods(self, name: str) -> list[dict[str, Any]]:
-        """Those of a workload that are not about to go."""
+        """Return the pods of a workload that are not terminating."""
         found = self.kubectl("get", "pods", "-l", f"app.kubernetes.io/name={name}", "-o", "json")
         return [
             pod
@@ -85,7 +85,7 @@ class Cluster:
         ]
 
     def names(self, name: str) -> set[str]:
-        """Of the pods of a workload."""
+        """Return the names of a workload's pods."""
         return {pod["metadata"]["name"] for pod in self.pods(name)}
 
     def replicas(self, workload: str) -> int:
@@ -130,7 +130,7 @@ class Cluster:
         self.until(f"{count} more games", lambda: self.games() >= before + count)
 
     def notes(self) -> list[list[str]]:
-        """What the workers noted: a game's uid, and what became of it."""
+        """Return the workers' notes: a game's uid, and what became of it."""
         said = self.kubectl("exec", "deployment/tools", "--", "cat", "/ledger/games")
         return [line.split() for line in said.splitlines()]
 

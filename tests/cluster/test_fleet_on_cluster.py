@@ -148,7 +148,7 @@ def state_of(cluster: Any, pod: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("name", KILLED)
 def test_a_pod_that_is_killed_is_replaced(cluster: Any, name: str) -> None:
-    """What had ended by then and was cut off is stored before the next one is killed."""
+    """Games that had ended and were cut off are stored before the next pod is killed."""
     pod = min(cluster.names(name))
     began = time.monotonic()
     cluster.kubectl("delete", "pod", pod, "--grace-period=0", "--force")

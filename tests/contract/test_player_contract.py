@@ -1,4 +1,4 @@
-"""What a player promises, asked over gRPC."""
+"""The promises of a player, tested over gRPC."""
 
 from __future__ import annotations
 

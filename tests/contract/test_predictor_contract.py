@@ -1,4 +1,4 @@
-"""What every predictor promises, asked of each of them: fakes, in process, over gRPC."""
+"""The promises of every predictor, tested on fakes, in process and over gRPC."""
 
 from __future__ import annotations
 

@@ -61,11 +61,11 @@ class Stack:
 
     @property
     def address(self) -> str:
-        """Of the inference service, from outside."""
+        """Address of the inference service, from outside."""
         return f"127.0.0.1:{self.environment['INFERENCE_PORT']}"
 
     def url(self, port: str) -> str:
-        """Of a web page that is published on this port."""
+        """Return the URL of a web page that is published on this port."""
         return f"http://127.0.0.1:{self.environment[port]}"
 
     def compose(self, *arguments: str, seconds: float = 600.0, quiet: bool = True) -> str:
@@ -91,7 +91,7 @@ class Stack:
         return done.stdout
 
     def containers(self, service: str, *, stopped: bool = False) -> list[Container]:
-        """Those of a service, oldest first."""
+        """Return the containers of a service, oldest first."""
         labels = [
             f"com.docker.compose.project={self.project}",
             f"com.docker.compose.service={service}",
@@ -101,7 +101,7 @@ class Stack:
         return sorted(found, key=lambda container: container.name or "")
 
     def states(self) -> dict[str, str]:
-        """What each container of the project is doing."""
+        """Return the state of each container of the project."""
         label = {"label": f"com.docker.compose.project={self.project}"}
         return {
             str(container.name): state_of(container)
@@ -163,7 +163,7 @@ class Stack:
         return self.compose(*arguments).strip()
 
     def report(self) -> str:
-        """What there is, and the last lines of every log."""
+        """Return the state of each container and the last lines of its log."""
         parts = [f"{name}: {state}" for name, state in sorted(self.states().items())]
         for service in ("secrets", "migrate", "postgres", "redis", *SERVICES):
             for container in self.containers(service, stopped=True):

@@ -1,4 +1,4 @@
-"""What the images are built from: locks that fit constraints.txt, sources that exist."""
+"""The inputs of the images: locks that fit constraints.txt, sources that exist."""
 
 import importlib.util
 import json
@@ -102,7 +102,7 @@ def test_small_images_have_neither_torch_nor_onnxruntime() -> None:
 
 
 def test_torch_is_the_build_for_cpus_or_the_one_with_cuda_and_never_the_other() -> None:
-    """Of two, pip takes that whose hash an index names, though a folder has the right one."""
+    """Pip takes the build whose hash an index names, even if a folder has the right one."""
     (for_cpus, its_hashes), (with_cuda, others) = (
         locked("torch-cpu")["torch"],
         locked("torch-cuda")["torch"],
@@ -180,7 +180,7 @@ def test_the_images_carry_the_version() -> None:
 
 
 def stage(name: str) -> str:
-    """What the Dockerfile has of one target."""
+    """Return the part of the Dockerfile for one target."""
     [text] = re.findall(rf"(?ms)^FROM \S+ AS {name}$(.+?)(?=^FROM |\Z)", DOCKERFILE)
     return text
 

@@ -66,7 +66,7 @@ def at_work(stack: Any) -> set[str]:
 
 
 def notes(ledger: Path) -> list[list[str]]:
-    """What the workers noted: a game's uid, and what became of it."""
+    """Return the workers' notes: a game's uid, and what became of it."""
     return [line.split() for line in (ledger / "games").read_text().splitlines()]
 
 

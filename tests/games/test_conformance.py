@@ -143,7 +143,7 @@ class DependsOnChance(Domineering):
 
 
 class TellsItsEnd(Domineering):
-    """What is covered counts for the first player; the score is how much is left."""
+    """Covered squares count for the first player; the score is how much is left."""
 
     num_final_planes = 1
 

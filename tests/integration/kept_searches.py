@@ -16,7 +16,7 @@ NUMBERS = count(1)
 
 
 def ask(database: Database, statement: str) -> list[tuple[Any, ...]]:
-    """What any statement answers."""
+    """Return the rows of any statement."""
     with database._transaction() as connection:
         result = connection.execution_options(no_parameters=True).exec_driver_sql(statement)
         return [tuple(row) for row in result] if result.returns_rows else []

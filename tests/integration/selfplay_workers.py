@@ -104,7 +104,7 @@ def finished(worker: Worker) -> int:
 
 
 def live_games(worker: Worker) -> dict[str, list[int]]:
-    """What the worker's memory holds of the games that are its own: uid -> actions."""
+    """Return the worker's own games from its memory: uid -> actions."""
     return {
         str(record.game_uid): record.columns.action.tolist()
         for loop in worker.loops

@@ -44,7 +44,7 @@ class Keda:
         return spec.targetSizeFloat
 
     async def poll(self) -> float:
-        """What it does every time, and whenever the HPA asks; the replicas."""
+        """Do what KEDA does at every poll and whenever the HPA asks; return the replicas."""
         kind = self._kind("GetMetrics")
         # KEDA has taken its own "s0-" off the name.
         request = kind(scaledObjectRef=self._reference("IsActive"), metricName=self.metric)

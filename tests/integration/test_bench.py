@@ -134,7 +134,7 @@ def test_search_match(capsys: pytest.CaptureFixture[str]) -> None:
     assert (first["games"], second["games"]) == (6, 6)
     assert first["score"] + second["score"] == pytest.approx(1)
     assert all(0 <= row["low"] <= row["score"] <= row["high"] <= 1 for row in (first, second))
-    # What was set for one alone holds for it alone; the kept tree's visits count as well.
+    # A setting for one variant holds for it alone; the visits of the reused tree count as well.
     assert 3 <= first["visits_per_ply"] < 16 < second["visits_per_ply"]
     assert_sane([first, second], "positions_per_ply", "plies")
     assert second["settings"] == ["num_simulations=4", "num_simulations=32"]

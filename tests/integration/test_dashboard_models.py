@@ -1,4 +1,4 @@
-"""What the pages of models, matches, openings and exams read, against the same in plain SQL."""
+"""The queries of the pages of models, matches, openings and exams, against plain SQL."""
 
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What the page reads, against the same asked in plain SQL."""
+"""The queries of the dashboard, against the same in plain SQL."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable

@@ -1,4 +1,4 @@
-"""What a visitor of the SQL page may ask, and what the server answers to everything else."""
+"""Queries that a visitor of the SQL page may run, and the server's answers to all others."""
 
 from __future__ import annotations
 

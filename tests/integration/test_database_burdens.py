@@ -1,4 +1,4 @@
-"""What one role could do to all others: functions that PUBLIC may call, databases, limits."""
+"""Harm that one role could do to others: functions that PUBLIC may call, databases, limits."""
 
 import contextlib
 import json

@@ -140,7 +140,7 @@ def test_a_run_that_forgets_nothing_keeps_all_at_any_limit(database: Database, e
 
 
 def sizes(database: Database) -> set[timedelta]:
-    """Of the partitions that are made ahead."""
+    """Return the sizes of the partitions that are made ahead."""
     rows = ask(database, "SELECT until - since FROM position_partitions WHERE since > now()")
     return {size for (size,) in rows}
 

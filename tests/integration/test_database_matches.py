@@ -288,7 +288,7 @@ def test_a_bad_game_stores_nothing(database: Database, epoch: int) -> None:
 
 
 def test_files_of_a_model_stay_while_it_plays_a_match(database: Database, epoch: int) -> None:
-    """Of a candidate until its verdict, of a player of a trial until all games are played."""
+    """A candidate's files stay until its verdict, a trial player's until all games are played."""
     trainer = database.acquire_fence("test", "trainer")
 
     def kept() -> list[int]:

@@ -1,4 +1,4 @@
-"""What is measured comes back, and the summary adds it up."""
+"""Measurements come back, and the summary adds them up."""
 
 from dataclasses import replace
 

@@ -234,7 +234,7 @@ def definition(url: str, view: str) -> str:
 
 
 def test_functions_views_and_rights_of_another_version_are_made_again(database_url: str) -> None:
-    """Those of a version before: other columns, other arguments, other rights, other names."""
+    """An earlier version had other columns, other arguments, other rights and other names."""
     before = definition(database_url, "openings")
     run(
         database_url,
@@ -247,7 +247,7 @@ def test_functions_views_and_rights_of_another_version_are_made_again(database_u
         "'BEGIN RETURN NULL; END'",
         "GRANT SELECT ON games TO zerofleet_worker",
         "UPDATE definitions SET digest = 'other', views = views || '{given_up}'::text[]",
-        # Of people.
+        # Rights that people granted.
         "GRANT SELECT ON openings, given_up TO pg_monitor WITH GRANT OPTION",
         "GRANT SELECT, INSERT ON game_length TO PUBLIC",
     )

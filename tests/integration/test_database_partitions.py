@@ -48,7 +48,7 @@ def maker(database_url: str) -> Iterator[Any]:
 def beside(
     database: Database, maker: Any, begun: Callable[[], object], waits_for: str
 ) -> "Future[Any]":
-    """What a call answers that waits for the maker's transaction, which then is committed."""
+    """Return the result of a call that waits for the maker's transaction to be committed."""
     with ThreadPoolExecutor(1) as pool:
         future: Future[Any] = pool.submit(begun)
         waiting = f"SELECT FROM pg_locks WHERE NOT granted AND {waits_for}"

@@ -92,7 +92,7 @@ def compute(
 def by_rule(
     games: Sequence[GameRecord], began: Sequence[float], took: Sequence[float], share: float
 ) -> float | None:
-    """What the loop without stores makes of the same games."""
+    """Return the result of the loop without stores for the same games."""
     settings = ResignSection(
         enabled=True, false_positive_share=share, min_games=1, window_games=1000, highest=-0.01
     )

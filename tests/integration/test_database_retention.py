@@ -1,4 +1,4 @@
-"""What is forgotten, what stays, and that games go on coming in meanwhile."""
+"""Old data is deleted, the rest stays, and games go on coming in meanwhile."""
 
 import re
 import threading

@@ -1,4 +1,4 @@
-"""What each role may not do, tried for real: the grants are the fence, not good manners."""
+"""Actions forbidden to each role, tried for real: the grants are the fence, not good manners."""
 
 from collections.abc import Callable, Iterator
 

@@ -1,4 +1,4 @@
-"""What the trainer writes: figures, events, and the views that lay them side by side."""
+"""Rows that the trainer writes: figures, events, and the views that combine them."""
 
 from collections.abc import Callable
 from typing import Any

@@ -83,7 +83,7 @@ def test_status_and_the_trainer_name_what_keeps_the_games(
     assert window.blocker is None
 
 
-# What a console session can do to get a number for its transaction although it may write nothing.
+# Statements that give a console session's transaction a number, although it may write nothing.
 NUMBERED = [
     "SELECT pg_current_xact_id()",
     "SELECT txid_current()",

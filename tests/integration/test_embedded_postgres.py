@@ -351,7 +351,7 @@ with EmbeddedPostgres(Path(sys.argv[1]), {"fsync": "off"}) as server:
 
 
 def import_path() -> str:
-    """What we import from, with the sources themselves: an editable install is no folder."""
+    """Return our import path with the sources themselves: an editable install has no folder."""
     return os.pathsep.join([str(Path(zerofleet.__file__).parents[1]), *sys.path])
 
 

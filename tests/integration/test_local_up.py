@@ -44,7 +44,7 @@ def ask(*arguments: str, status: int = 0) -> str:
 
 
 def services(data: Path) -> list[dict[str, str]]:
-    """What ``zerofleet status`` says of them."""
+    """Return the services in the output of ``zerofleet status``."""
     found: list[dict[str, str]] = json.loads(ask("status", "--data", str(data), "--json"))[
         "services"
     ]
@@ -52,7 +52,7 @@ def services(data: Path) -> list[dict[str, str]]:
 
 
 def duel(typed: str, *arguments: str) -> str:
-    """What ``zerofleet play`` shows somebody who types these lines."""
+    """Return the output of ``zerofleet play`` for somebody who types these lines."""
     return subprocess.run(
         command("play", *arguments),
         input=typed,

@@ -91,7 +91,7 @@ async def test_a_worker_that_was_thought_dead_gives_its_games_up(
 async def test_a_worker_plays_on_whatever_lies_among_the_unfinished_games(
     database: Database, valkey_url: str
 ) -> None:
-    """What cannot be read or does not replay is put aside with a row, and adopted by none again."""
+    """A game that cannot be read or replayed is set aside with a row, and never adopted again."""
     run = make_run("tic_tac_toe")
     database.register_run(run)
     begun = random_record(5, plies=4)

@@ -100,7 +100,7 @@ class Surroundings:
         return [row.step for row in self.database.models("loop")]
 
     def beat(self) -> Heartbeat | None:
-        """Of the trainer that was started last."""
+        """Return the heartbeat of the trainer that was started last."""
         return next((b for b in self.beats.read() if b.worker == f"trainer-{self.started}"), None)
 
     def waits_for(self, words: str) -> bool:

@@ -154,7 +154,7 @@ def test_a_run_that_learns_by_heart_is_caught_and_slowed(surroundings: LocalProg
     last = rows[-1]
     assert last[2] > 0.2 or last[3] > 0.1
     assert last[5] > last[4]
-    # What was paid for and not yet drawn was scaled down too: less was drawn than was paid for.
+    # The unspent budget was scaled down too: less was drawn than was paid for.
     [(drawn, reuse)] = surroundings.query(
         "SELECT max(samples), max(samples_per_position) FROM train_metrics"
     )

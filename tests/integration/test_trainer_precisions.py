@@ -201,7 +201,7 @@ def test_what_loses_too_much_is_a_row_with_its_reason(surroundings: LocalProgram
 
 
 def test_files_of_a_publication_that_was_cut_off_are_swept(surroundings: LocalPrograms) -> None:
-    """Those without a row alone, whatever the note of them says."""
+    """Only files without a row are swept, whatever the note about them says."""
     run, folder = a_run(), surroundings.models
     surroundings.train_until(run, lambda: surroundings.database.models("test"))
     [model] = surroundings.database.models("test")

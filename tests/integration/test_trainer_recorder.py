@@ -1,4 +1,4 @@
-"""What the recorder's measurements become: rows, metrics of Prometheus, TensorBoard's curves."""
+"""Outputs of the recorder: rows, Prometheus metrics, TensorBoard's curves."""
 
 import sys
 from pathlib import Path
@@ -138,7 +138,7 @@ def test_a_run_that_narrows_says_so_once(recorder: Recorder, database: Database)
     assert event.detail.startswith("0.1% of the last 1,000 games differ, less than 75%: raise")
 
     def told(differ: int) -> list[tuple[str, int]]:
-        """What is known after a look at so many different games of the thousand."""
+        """Return the events after a look at this many different games of the thousand."""
         with database._transaction() as connection:
             connection.exec_driver_sql(
                 "UPDATE games SET moves = CASE WHEN number < %s THEN number::text ELSE '0' END "

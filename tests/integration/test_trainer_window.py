@@ -124,7 +124,7 @@ def test_a_window_that_does_not_grow_is_bounded_by_memory(database: Database) ->
 
 
 def test_held_out_games_reach_as_far_back_as_the_window(database: Database) -> None:
-    """What older players did is harder to predict: that would look like overfitting."""
+    """Games of older players are harder to predict: that would look like overfitting."""
     submit(database, range(150))
     for size, reach in ((10_000, 1.0), (150, 0.5)):
         settings = a_run(growing_window=False, window_positions=size).model_dump()
@@ -180,7 +180,7 @@ def test_training_samples_are_turned_only_if_the_run_file_says_so(database: Data
 
 
 def test_positions_are_drawn_as_the_run_file_says(database: Database) -> None:
-    """Of the stored games as of those that were submitted; what they pay for stays the same."""
+    """Stored games are drawn like submitted ones; what they pay for stays the same."""
     submitted = {game.game_uid: game for game in submit(database, range(60))}
     games = [submitted[game.game_uid] for game in database.read_games("test", 0, 100).games]
     run = a_run(growing_window=False, value_lambda=0.9)

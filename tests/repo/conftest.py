@@ -23,7 +23,7 @@ VARIANTS: tuple[str, ...] = tuple(render_deploy.VARIANTS)
 
 @pytest.fixture(scope="session")
 def fleets(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Manifests]:
-    """What each overlay, and each way of using it, renders to."""
+    """Manifests that each overlay, and each way of using it, renders to."""
     kubectl = render_deploy.find_kubectl()
     if kubectl is None:
         is_missing(render_deploy.NO_KUBECTL, "NEEDS_KUBECTL")

@@ -1,4 +1,4 @@
-"""What the packages need: one version of both, and of the plain one no more than a client does."""
+"""Requirements of the packages: one version of both, and plain zerofleet needs only a client's."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""What Prometheus is asked: expressions that parse, of metrics that there are."""
+"""Prometheus queries: expressions that parse, over metrics that exist."""
 
 from __future__ import annotations
 

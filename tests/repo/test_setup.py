@@ -268,6 +268,6 @@ def test_an_edit_that_changes_no_requirement_installs_no_packages(
     locked = "deploy/requirements"
     assert after_an_edit_of(f"{locked}/checkout-test.txt", "pytest==", "x==") == ["test"]
     assert after_an_edit_of(f"{locked}/torch-cpu.txt", "torch==", "# torch==") == ["run"]
-    # What an earlier version noted fits nothing, and neither does a file that was cut off.
+    # The notes of an earlier version fit nothing, and neither does a truncated file.
     setup.STAMP.write_text('{"packages": "1"')
     assert setup.missing(wanted) == list(wanted)

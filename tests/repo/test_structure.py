@@ -28,7 +28,7 @@ CIRCLES: list[list[str]] = []
 
 @cache
 def structure() -> Any:
-    """What ``scripts/structure.py`` counts."""
+    """The counts of ``scripts/structure.py``."""
     return runpy.run_path(str(ROOT / "scripts" / "structure.py"))["Structure"](ROOT)
 
 

@@ -47,7 +47,7 @@ def words_found(banned: tuple[str, ...], *, without: str = "no such file") -> li
 
 
 def test_no_pickle_anywhere() -> None:
-    """What ruff's list of banned names does not see."""
+    """Catches uses that ruff's list of banned names does not see."""
     banned = ("import pickle", "torch.load(", "torch.save(", "allow_pickle=True")
     assert words_found((*banned, "__reduce__", "weights_only")) == []
 

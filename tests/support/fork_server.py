@@ -89,7 +89,7 @@ class Fork:
         return status
 
     def said(self) -> str:
-        """What it has written so far."""
+        """Return its output so far."""
         with self._log.open("rb") as file:
             file.seek(self._log_begins)
             return file.read().decode()

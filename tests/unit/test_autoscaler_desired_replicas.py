@@ -80,7 +80,7 @@ def test_the_first_answer_is_what_there_is_and_comes_after_a_window() -> None:
 
 
 def test_the_first_answer_counts_neither_the_dead_nor_an_emptied_redis() -> None:
-    """Of 5 workers and 2 replicas one each is dead, and heard of for ten seconds more."""
+    """One of 5 workers and one of 2 replicas are dead; their heartbeats last ten more seconds."""
     rule = ScalingRule(ScalingSection(max_workers=1000, max_inference=8))
     dead, alive, none = a_fleet(5, 4.0, replicas=2), a_fleet(4, 4.0), FleetFigures()
     looks = [dead, dead, alive, alive, alive, none]
@@ -105,7 +105,7 @@ def test_at_most_twice_what_is_there() -> None:
 
 
 def test_pods_that_start_or_are_preempted_change_nothing() -> None:
-    """What is needed is a rate over a rate of one worker, however many there are."""
+    """The need is a rate divided by the rate of one worker, however many there are."""
     watched = Watched(a_fleet(10, 4.0))
     assert watched.see(a_fleet(10, 8.0)).selfplay.count == 20
     for workers in (12, 15, 20, 10, 16, 20):

@@ -147,7 +147,7 @@ def test_a_variant_is_made_of_its_settings() -> None:
 
 
 def test_a_preset_fills_in_what_a_game_leaves_open() -> None:
-    """What stands in a run goes before its preset, so a game alone must not say all of it."""
+    """A run's own settings override its preset, so a game alone must not set everything."""
     runs = parse(None, ["connect_four", "--steps=1", "--compare", "-", "preset=plain"]).runs
     first, plain = runs.values()
     assert first.search.prove_results

@@ -1,4 +1,4 @@
-"""What a person gets for a mistake: one line that names it, exit status 2, and no traceback."""
+"""Output for a user's mistake: one line that names it, exit status 2, and no traceback."""
 
 import json
 import os

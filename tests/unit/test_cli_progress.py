@@ -1,4 +1,4 @@
-"""What the figures of a run look like to a person."""
+"""The figures of a run as a person sees them."""
 
 import io
 import json

@@ -13,7 +13,7 @@ from zerofleet.search_configs import selfplay_search
 
 GAME = "go(size=19)"
 
-# What Methods says of each service, by section and key of a run file.
+# Values from the paper's Methods for each service, by section and key of a run file.
 PRINTED = {
     "search": {  # "Self-play", "Search algorithm"
         "num_simulations": 1600,
@@ -55,7 +55,7 @@ PRINTED = {
         "threshold": 0.55,
     },
 }
-# What came after the paper is off.
+# Features newer than the paper are off.
 LATER = {
     "search": {"prove_results": False, "decisive_moves": False},
     "selfplay": {

@@ -1,6 +1,6 @@
-"""What the binding adds to the engines: dtypes, shapes, ownership, threads and errors.
+"""Additions of the binding to the engines: dtypes, shapes, ownership, threads and errors.
 
-What the engines promise themselves is tested in core/tests, under the sanitizers.
+Promises of the engines themselves are tested in core/tests, under the sanitizers.
 """
 
 from __future__ import annotations

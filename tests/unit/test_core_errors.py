@@ -1,4 +1,4 @@
-"""What the core's engines refuse, and how they say so."""
+"""Inputs that the core's engines refuse, and the messages."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from zerofleet_core import Match, Search, SearchConfig, SelfPlay
 @pytest.mark.parametrize(
     ("logits", "value", "message"),
     [
-        (np.zeros((2, 7), np.float32), np.zeros(2, np.float32), "3 leaves"),
+        (np.zeros((2, 7), np.float32), np.zeros(2, np.float32), "expected 3 rows"),
         (np.zeros((3, 9), np.float32), np.zeros(3, np.float32), r"expected \[3, 7\]"),
         (np.zeros((3, 7), np.float32), np.zeros((3, 1), np.float32), r"value has shape \[3, 1\]"),
         (np.zeros(21, np.float32), np.zeros(3, np.float32), r"policy_logits has shape \[21\]"),

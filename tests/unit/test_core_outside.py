@@ -104,7 +104,7 @@ def test_an_engine_in_which_rules_failed_goes_no_further(coins: Coins) -> None:
 
 def test_a_refused_answer_breaks_nothing(coins: Coins) -> None:
     engine = SelfPlay(f"test:{id(coins)}", 4, SearchConfig(num_simulations=8), 1)
-    with pytest.raises(ValueError, match="4 leaves"):
+    with pytest.raises(ValueError, match="expected 4 rows"):
         engine.backup(*answer(len(engine.select()) - 1), 1)
     engine.backup(*answer(len(engine.select())), 1)
 

@@ -1,6 +1,6 @@
-"""What the binding adds to the replay buffer: dtypes, shapes, ownership, threads and errors.
+"""Additions of the binding to the replay buffer: dtypes, shapes, ownership, threads and errors.
 
-What a batch is made of, what is forgotten and what is refused is tested in core/tests, too.
+The content of a batch, forgetting and refusals are tested in core/tests, too.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from zerofleet_core import ReplayBuffer, State, game_names, game_spec
 
 @dataclass(frozen=True)
 class Columns:
-    """What ``ReplayBuffer.add`` takes."""
+    """Arguments of ``ReplayBuffer.add``."""
 
     action: NDArray[np.int16]
     result: int

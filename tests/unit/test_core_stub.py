@@ -1,4 +1,4 @@
-"""What the built extension offers, the package and its types offer too."""
+"""The package and its types offer everything that the built extension offers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a board shows agrees with the rules, in every game."""
+"""A board agrees with the rules, in every game."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from zerofleet.services.dashboard.board import (
 )
 from zerofleet.services.dashboard.toolkit import Client, ui
 
-# Of each game: the style of its board.
+# Style of the board, by game.
 BOARDS = {
     **dict.fromkeys(names(), "squares"),
     "connect_four": "frame",
@@ -205,7 +205,7 @@ async def test_positions_are_sought_in_a_thread_and_the_newest_is_shown_last() -
     loop = asyncio.get_running_loop()
 
     class SlowBoard(GameBoard):
-        """Of a game whose rules take long."""
+        """Board of a game whose rules take long."""
 
         asked: ClassVar[list[int]] = []
 

@@ -1,4 +1,4 @@
-"""What charts write beside their lines."""
+"""Text and marks of charts next to their lines."""
 
 from zerofleet.services.dashboard.charts import ChartAxis, ChartLine, Drawing
 

@@ -72,7 +72,7 @@ class Page:
 
 Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 WRITERS: list[asyncio.StreamWriter] = []
-"""Of the connections of a test, closed at its end."""
+"""Writers of a test's connections, closed at its end."""
 
 
 async def opened(port: int, *parts: bytes) -> Connection:

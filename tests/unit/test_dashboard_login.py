@@ -79,7 +79,7 @@ class Door:
         return await self.browser.post("/login", data=form, headers=HERE | headers)
 
     async def open_socket(self, origin: str | None) -> list[Any]:
-        """What a WebSocket with the browser's cookies is told; it closes when the login ends."""
+        """Return the messages to a WebSocket with the browser's cookies. It ends with the login."""
         cookie = "; ".join(f"{name}={value}" for name, value in self.browser.cookies.items())
         headers = [(b"host", HOST.encode()), (b"cookie", cookie.encode())]
         headers += [(b"origin", origin.encode())] if origin else []

@@ -75,7 +75,7 @@ async def visit(sources: Sources, **parameters: str) -> Visit:
 
 
 def fire(element: Element, name: str, args: Any = None) -> None:
-    """What the browser does when a visitor acts."""
+    """Do what the browser does when a visitor acts."""
     for listener in element._event_listeners.values():
         if listener.type == name:
             given = events.GenericEventArguments(sender=element, client=element.client, args=args)

@@ -26,7 +26,7 @@ class Games:
 
 @dataclass
 class Record:
-    """What of the database is asked for ratings."""
+    """The part of the database that ratings need."""
 
     results: list[Games] = field(default_factory=list)
     ratings: list[Any] = field(default_factory=list)

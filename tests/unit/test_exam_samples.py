@@ -95,7 +95,7 @@ async def test_perfect_and_worst_play(game: str, kind: PositionKind) -> None:
             state = State(game, position.actions)
             assert [*each.right] == [state.action_to_string(a) for a in position.best_actions]
             assert each.played not in each.right
-        # Of the root and its two visits two values of three are 0, but where a game ended.
+        # Two of the three values of the root and its two visits are 0, except where a game ended.
         # The prior and two simulations agree here.
         assert result.prior_errors == result.errors
         assert result.value_error is not None
@@ -163,7 +163,7 @@ async def test_a_request_has_no_more_rows_than_the_server_takes(
 
 @pytest.mark.slow
 def test_good_positions_are_what_they_say() -> None:
-    """Of the late ones, which are cheap to solve, the labels too."""
+    """The labels are checked for the late positions, which are cheap to solve."""
     everything = good_sample()
     plies = Counter(len(position.actions) for position in everything)
     assert max(plies.values()) == MOST_A_PLY

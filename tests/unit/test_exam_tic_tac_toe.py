@@ -17,7 +17,7 @@ LINES = [(0, 1, 2), (3, 4, 5), (6, 7, 8), (0, 3, 6), (1, 4, 7), (2, 5, 8), (0, 4
 
 @functools.cache
 def outcome(mine: frozenset[int], theirs: frozenset[int]) -> int:
-    """Of perfect play, for the player to move, written without the code under test."""
+    """Return the outcome of perfect play for the player to move, without the code under test."""
     if any(theirs.issuperset(line) for line in LINES):
         return -1
     free = [point for point in range(9) if point not in mine | theirs]

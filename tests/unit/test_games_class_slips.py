@@ -33,7 +33,7 @@ CLASS_METHODS = {
     "string_to_action": "(self, text): return None",
 }
 
-# What stands in the class, and what is said of it. Its first line is the file's fifth.
+# Source of the class, and the message about it. Its first line is the file's fifth.
 SLIPS = {
     **{
         f"{name} of a position": (

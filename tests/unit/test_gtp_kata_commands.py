@@ -1,4 +1,4 @@
-"""What KataGo's and GoGui's extensions of GTP are answered."""
+"""Answers to KataGo's and GoGui's extensions of GTP."""
 
 from tests.unit.gtp_session import FirstFree, said
 

@@ -1,4 +1,4 @@
-"""What a server could do in full batches, learned from the batches that it gets."""
+"""Capacity of a server in full batches, learned from the batches that it gets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a process computes on: the run file's wish and the GPUs by number."""
+"""The device of a process: the run file's choice, and the GPUs by number."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ class Beside(Clocked):
 
 
 def measured(**seconds: list[float] | float) -> str:
-    """What is taken when each precision takes so long."""
+    """Return the precision that is chosen if each one takes this long."""
     clock = [0.0]
     models = [
         LoadedModel(ModelFile(1, name, ""), (Clocked(clock, each),))

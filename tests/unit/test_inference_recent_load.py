@@ -1,4 +1,4 @@
-"""What an inference server says of its load, from the counters of its batcher."""
+"""Load of an inference server, from the counters of its batcher."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ def run(network: dict[str, Any], trainer: dict[str, Any] | None = None) -> RunCo
 
 
 def checkpoint(folder: Path, trained: RunConfig) -> LastCheckpoint:
-    """What the trainer writes for this run, read back."""
+    """Write the checkpoint of the trainer of this run and read it back."""
     state = TrainerState(trained.name, trained.game.name, 1, 7, 0.0, 0, 99, 0, seconds=1.5)
     CheckpointFolder(folder).write(state, Learner(games.spec(GAME), trained).state(), 1)
     found = LastCheckpoint.read(folder)

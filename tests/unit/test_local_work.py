@@ -1,4 +1,4 @@
-"""What a service does, in words."""
+"""The activity of a service, in words."""
 
 from dataclasses import replace
 

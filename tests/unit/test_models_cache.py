@@ -1,4 +1,4 @@
-"""What is kept of a bucket's files on the disk, and what has to leave."""
+"""Files of a bucket in the cache on the disk, and those that have to leave."""
 
 import hashlib
 import os

@@ -127,7 +127,7 @@ def test_heads_and_the_first_convolution_keep_their_weights(
 
 
 def test_rounding_the_weights_does_not_shift_a_channel() -> None:
-    """What the integers lose of a channel's mean, its bias gives back."""
+    """The bias restores what rounding takes from a channel's mean."""
     game, calibration = "connect_four", positions("connect_four", 1)
     model = onnx.load_model_from_string(exported(game))
     tower = find_tower(model.graph)

@@ -1,4 +1,4 @@
-"""What ONNX Runtime is told of each provider, and a person of one that is not there."""
+"""Options of each ONNX Runtime provider, and the message about a missing one."""
 
 from __future__ import annotations
 

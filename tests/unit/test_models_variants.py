@@ -174,7 +174,7 @@ def test_a_network_that_cannot_be_quantized_says_so(folder: ModelFolder) -> None
 
 @pytest.fixture
 def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """What is started in place of Python, to die as a tool would."""
+    """A program that is started in place of Python, to die as a tool would."""
     path = tmp_path / "python"
     path.touch(mode=0o755)
     monkeypatch.setattr(publishing.sys, "executable", str(path))
@@ -221,7 +221,7 @@ def reason_given(
     content: Positions,
     on_third_wait: Callable[[], object],
 ) -> str:
-    """What a child gave as the reason that there is no variant."""
+    """Return a child's reason why there is no variant."""
     waits = itertools.count(1)
 
     def waiting(_: str) -> None:
@@ -233,7 +233,7 @@ def reason_given(
 
 
 def of_size(count: int) -> Positions:
-    """Of one row, so that nearly all of what is sent is the row."""
+    """Make positions of one row, so that nearly all of what is sent is the row."""
     return Positions(np.zeros((1, count), np.uint8), np.zeros((1, 1), np.uint8))
 
 

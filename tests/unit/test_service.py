@@ -1,4 +1,4 @@
-"""What all services do alike: metrics over HTTP, and what they tell who started them."""
+"""Features of all services: metrics over HTTP, and messages to the process that started them."""
 
 import contextlib
 import os

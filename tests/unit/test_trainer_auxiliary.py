@@ -46,7 +46,7 @@ def a_run(game: str = GO, weights: dict[str, float] = WEIGHTS, **trainer: Any) -
 
 @cache
 def batch(*targets: str, game: str = GO) -> TrainBatch:
-    """Of random games, every other one resigned, with a full search at three plies of four."""
+    """Make a batch of random games, every other one resigned, full searches at 3 of 4 plies."""
     drawn = [target for target in targets if target in DRAWN]
     buffer = ReplayBuffer(game, 10_000, 100, auxiliary=drawn)
     for seed in range(8):

@@ -45,7 +45,7 @@ def test_what_was_written_comes_back(checkpoints: CheckpointFolder) -> None:
 
 
 def test_lost_weights_are_not_written(checkpoints: CheckpointFolder) -> None:
-    """What says so when they are measured tells people to start again."""
+    """The measurement that notices lost weights tells people to start again."""
     checkpoints.write(state(1), tensors(1), epoch=1)
     lost = tensors(2) | {"network.weight": torch.tensor([1.0, float("nan")])}
     with pytest.raises(ConfigError, match="not finite at step 2"):

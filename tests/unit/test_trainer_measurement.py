@@ -1,4 +1,4 @@
-"""What a measurement says, computed by hand."""
+"""Results of a measurement, against ones computed by hand."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""What a trainer says while it stands still: a slow step, a disk that is full."""
+"""Messages of a trainer that stands still: a slow step, a full disk."""
 
 from pathlib import Path
 from threading import Event

@@ -88,7 +88,7 @@ inline int forced_visits(const RootPlan& plan, float prior, float total_visits) 
 
 // Takes visits that only forcing caused out of `weights`, which start as the visits of the children
 // that count. Every child but the most visited one loses up to as many visits as it was due, as
-// long as the formula would not prefer it to the most visited one. A child that is left with a
+// long as the formula would not prefer it to that one. A child that is left with a
 // single visit loses it too (Wu 2019, section 3.2, "policy target pruning"). A child that does not
 // count has weight 0 and is skipped.
 inline void prune_forced(const EdgeWindow& edges, const RootPlan& plan, float exploration,

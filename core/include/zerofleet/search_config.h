@@ -95,8 +95,8 @@ struct SearchConfig {
     return fast_simulations.value_or(std::max(1, num_simulations / 10));
   }
 
-  // Of a full search of self-play by a model of this version: from simulations_start, which version
-  // 1 has, in a straight line.
+  // Simulations of a full search of self-play with a model of this version. They grow linearly from
+  // simulations_start, which version 1 has.
   int simulations_at(int model_version) const {
     const int grown = std::clamp(model_version - 1, 0, simulations_growth_models);
     if (!simulations_start || grown == simulations_growth_models) return num_simulations;
@@ -104,7 +104,7 @@ struct SearchConfig {
     return *simulations_start + static_cast<int>(missing * grown / simulations_growth_models);
   }
 
-  // Of a fast one, in proportion.
+  // Simulations of a fast search, in proportion to a full one.
   int fast_simulations_at(int model_version) const {
     const std::int64_t all = simulations_of_fast_search();
     return std::max(1, static_cast<int>(all * simulations_at(model_version) / num_simulations));

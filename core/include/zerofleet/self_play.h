@@ -80,7 +80,7 @@ class SelfPlay final : public SelfPlayEngine {
     return games;
   }
 
-  // Of each game in a slot its id and how many plies it has; cheaper than `unfinished`.
+  // Id and number of plies of each game in a slot; cheaper than `unfinished`.
   std::vector<std::pair<std::int64_t, int>> plies_in_play() const override {
     std::vector<std::pair<std::int64_t, int>> plies;
     for (const Slot& slot : slots_) {
@@ -90,7 +90,7 @@ class SelfPlay final : public SelfPlayEngine {
     return plies;
   }
 
-  // Queues a game that began elsewhere: the next free slot continues it. Returns its new id.
+  // Queues a game that began elsewhere. The next free slot continues it. Returns its new id.
   std::int64_t adopt(GameColumns game) override {
     if (game.result) throw std::invalid_argument("an adopted game must be unfinished");
     try {
@@ -141,17 +141,17 @@ class SelfPlay final : public SelfPlayEngine {
     Random random{0};
     std::uint64_t symmetry_seed = 0;
     std::vector<Action> opening;    // how the game begins, if it is a fork
-    std::size_t opening_plies = 0;  // of the game; they are drawn, not searched
-    double policy_share = 0.0;      // of those plies that the network's policy draws
+    std::size_t opening_plies = 0;  // drawn, not searched
+    double policy_share = 0.0;      // of those plies, drawn by the network's policy
     int new_simulations = 0;        // of the current ply
-    int recalled = 0;               // leaves that the cache answered since the last question
+    int recalled = 0;               // leaves from the cache since the last request
     bool full_search = true;        // of the current ply
     bool in_play = false;
   };
 
-  // The cache answers at most num_simulations leaves of a slot in a row, and none in a call once it
-  // has played its plies; the next leaf is asked anew. So a new model is noticed even when the
-  // cache knows every position.
+  // The cache answers at most num_simulations leaves of a slot in a row, and none in a call once
+  // the slot has played its plies. The next leaf goes to the network, so that a new model is
+  // noticed even when the cache knows every position.
   void run_to_question(int index) {
     Slot& slot = slots_[index];
     int plies = 0;
@@ -178,7 +178,7 @@ class SelfPlay final : public SelfPlayEngine {
     }
   }
 
-  // False when there is nothing to play.
+  // Returns false if there is nothing to play.
   bool start_game(Slot& slot) {
     if (!accepting_) return false;
     slot.game = GameColumns();

@@ -1,4 +1,4 @@
-"""What the tests of variants share: who answered, and which precision is the fastest."""
+"""Helpers of the tests of variants: who answered, and which precision is the fastest."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ class S3Server:
     port: int
     process: subprocess.Popen[bytes] | None = None
     prefix: str = ""
-    """Of the present test."""
+    """Prefix of the present test."""
 
     @property
     def folder(self) -> Path:
@@ -112,7 +112,7 @@ class Front:
     after: Callable[[str], int] = lambda _: 0
     """The same once it was passed on: what it asked for is done."""
     damage: Callable[[str, bytes], bytes] = lambda _, content: content
-    """What becomes of a body on its way to the client."""
+    """Changes a body on its way to the client."""
 
 
 def _status_xml(status: int) -> bytes:

@@ -239,7 +239,7 @@ def test_cut_off_at_every_request(
     when: str,
 ) -> None:
     """Nothing that is named is missing; the next try works; no litter after it."""
-    # That a process checks it first is another test's matter, and it knows nothing of buckets.
+    # The check in a child process has its own test and knows nothing of buckets.
     monkeypatch.setattr("zerofleet.models.publish.check_in_child", lambda *_: None)
     rows: list[str] = []
     first, reader = open_bucket(front.url, run="run-0"), open_bucket(machine="reader")

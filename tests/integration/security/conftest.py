@@ -172,7 +172,7 @@ def secured(fleet_secrets: Path) -> ServerCredentials:
 
 @pytest.fixture
 def shown(fleet_secrets: Path) -> Callable[..., ClientCredentials]:
-    """What a client shows: ``shown("worker")`` a token, a certificate unless told otherwise."""
+    """Make a client's credentials: ``shown("worker")`` has a token, or a certificate by default."""
 
     def make(role: str | None, certificate: str | None = "selfplay") -> ClientCredentials:
         return ClientCredentials(

@@ -37,7 +37,7 @@ async def serving(credentials: ServerCredentials) -> AsyncGenerator[str]:
 
 
 async def replicas(address: str, folder: Path | None) -> float:
-    """What KEDA hears that has the certificate in a folder."""
+    """Return the replicas that KEDA is told with the certificate in a folder."""
     channel = Channel(address, tls_folder=folder)
     try:
         ask = unary(channel, SCALER, "GetMetrics", pb.GetMetricsRequest, pb.GetMetricsResponse)

@@ -192,7 +192,7 @@ class Fleet:
         return self.database._rows(statement)
 
     def doing(self, service: str) -> str:
-        """What a service does, as its heartbeat says; empty while nobody is heard of."""
+        """Return what a service does, from its heartbeat; empty if none sends heartbeats."""
         beats = [beat for beat in self.heartbeats.read() if beat.service == service]
         return work_words(beats[0].figures) if beats else ""
 

@@ -225,7 +225,7 @@ def test_a_best_model_that_cannot_play_is_replaced(make_fleet: Any) -> None:
 
 
 def test_a_match_that_cannot_be_completed_decides_nothing(make_fleet: Any) -> None:
-    """Of another size than the openings of today's run file allow; a new match is played."""
+    """Its size differs from what the openings of today's run file allow; a new match is played."""
     fleet = make_fleet(run_file().replace("opening_plies = 3", "opening_plies = 1"))
     fleet.publish(1, seed=1)
     fleet.promote(1)

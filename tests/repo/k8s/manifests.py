@@ -106,7 +106,7 @@ class Manifests:
         return [each for each in self.workloads if matches(selector, each.labels)]
 
     def environment(self, workload: Workload) -> dict[str, str]:
-        """What the container's process is given, as the kubelet puts it together.
+        """Return the environment of the container's process, as the kubelet assembles it.
 
         Raises:
             KeyError: a variable refers to a ConfigMap's key that is not there.

@@ -88,7 +88,7 @@ class Fleet:
             process.wait()
 
     def refusal(self, **changes: str) -> str:
-        """What a process that cannot start says; it must be one line."""
+        """Return the message of a process that cannot start; it must be one line."""
         with self.start(**changes) as process:
             status = process.wait(120)
         assert status == 2, process.said()

@@ -51,7 +51,7 @@ def _resident_bytes(pid: int) -> int:
 @pytest.mark.fleet  # a flood takes a quarter of a minute
 @pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "malloc_trim"), reason="needs glibc")
 async def test_memory_goes_back_after_a_flood(fleet: Any, until: Any) -> None:
-    """Of metadata, before the client acknowledges the SETTINGS that would bound them."""
+    """The flood is metadata, before the client acknowledges the SETTINGS that would bound it."""
     fleet.publish(1)
     spec = games.spec(fleet.run.game.name)
     with fleet.start() as process:

@@ -113,7 +113,7 @@ def _scrape(fleet: Any) -> str:
 
 
 async def _health(address: str) -> set[int]:
-    """What the server and each service say; one after the other, so they may differ in a change."""
+    """Return the statuses of the server and its services, which may differ during a change."""
     async with grpc.aio.insecure_channel(address) as channel:
         stub = health_pb2_grpc.HealthStub(channel)
         answers = [

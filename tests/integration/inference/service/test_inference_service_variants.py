@@ -59,7 +59,7 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 def figures(fleet: Any) -> InferenceFigures:
-    """Of the inference service's heartbeat."""
+    """Return the figures of the inference service's heartbeat."""
     with contextlib.closing(Heartbeats(fleet.redis_url, fleet.run.name)) as heartbeats:
         beats = heartbeats.read()
     found = beats[0].figures if beats else InferenceFigures()
