@@ -107,7 +107,7 @@ def check_graph(model_bytes: bytes) -> Cost:
     if len(graphs) != 1:
         raise IncompatibleModelError("the file is not an ONNX model: it holds no graph")
     if opsets != [OPSET]:
-        raise IncompatibleModelError(f"the model's opset is not {OPSET}")
+        raise IncompatibleModelError(f"the model's operators do not belong to opset {OPSET}")
     return graph_cost(graphs[0])
 
 
