@@ -19,6 +19,7 @@ from structlog.testing import capture_logs
 
 from tests.support.random_records import changed, target_record
 from zerofleet.config import RunConfig, run_from_values
+from zerofleet.config.presets import PRESETS
 from zerofleet.database import Database, Submission
 from zerofleet.errors import ConfigError, StaleEpochError
 from zerofleet.fleet import figures
@@ -205,6 +206,8 @@ def test_the_defaults_train_publish_average_and_compute_v_resign(
     """With the rights of the trainer's role alone, and again after a restart."""
     values = a_run().model_dump(include={"name", "game", "trainer"}, exclude_unset=True)
     values["network"] = {"blocks": 3, "channels": 8, "global_pooling": True}
+    for key in PRESETS["plain"]["trainer"]:
+        del values["trainer"][key]
     values["trainer"]["publish_every_steps"] = 30
     surroundings.run = run_from_values(values)
     assert surroundings.run.trainer.growing_window

@@ -49,7 +49,7 @@ def a_run(action: str = "slow", **trainer: Any) -> RunConfig:
             "learning_rate": [0.05],
             **trainer,
         },
-        "overfit": {"action": action},
+        "overfit": {"action": action, "min_positions": 100},
     })  # fmt: skip
 
 
@@ -122,7 +122,6 @@ def surroundings(
 ) -> Iterator[LocalPrograms]:
     monkeypatch.setattr(loop, "POLL_SECONDS", 0.05)
     monkeypatch.setattr(OverfitSection, "smoothing", 0.5)
-    monkeypatch.setattr(OverfitSection, "min_positions", 100)
     with Database(database_url) as database:
         database.register_run(a_run())
         yield LocalPrograms(database, valkey_url, train)

@@ -9,7 +9,7 @@ from zerofleet.config import OverfitSection
 from zerofleet.fleet.figures import Measurement
 from zerofleet.learning.overfit import OverfitWatch
 
-SETTINGS = {"max_policy_gap": 0.2, "max_value_gap": 0.1}
+SETTINGS = {"max_policy_gap": 0.2, "max_value_gap": 0.1, "min_positions": 100}
 
 
 def measured(policy_loss: float, value_loss: float, error: float | None = 0.001) -> Measurement:
@@ -34,7 +34,7 @@ def measured(policy_loss: float, value_loss: float, error: float | None = 0.001)
 
 @cache
 def section(smoothing: float) -> type[OverfitSection]:
-    constants = {"smoothing": smoothing, "min_positions": 100, "__module__": __name__}
+    constants = {"smoothing": smoothing, "__module__": __name__}
     return type("OverfitSection", (OverfitSection,), constants)
 
 

@@ -70,7 +70,6 @@ GONE: dict[str, tuple[object, str]] = {
     "trainer.channels_last": (True, "no run needed another value"),
     "overfit.smoothing": (0.8, _FIXED),
     "overfit.slow_factor": (0.25, _FIXED),
-    "overfit.min_positions": (1_000, _FIXED),
     "retention.models_every": (10, _FIXED),
     "precision.calibration_positions": (512, _FIXED),
     "precision.check_positions": (1_024, _FIXED),

@@ -209,7 +209,7 @@ class OverfitSection(Section):
     """Decay of the exponential averages of the gaps, over measurements."""
     slow_factor: ClassVar[float] = 0.25
     """While overfitting, a new position pays for this share of ``samples_per_position``."""
-    min_positions: ClassVar[int] = 1_000
+    min_positions: int = Field(default=1_000, ge=1)
     """Held-out positions needed before anything is concluded."""
 
 
