@@ -19,7 +19,7 @@ PLAIN: Values = {
         "random_opening_plies": 0,
     },
     "resign": {"enabled": False},
-    "network": {"value_head": "scalar"},
+    "network": {"blocks": 5, "channels": 64, "value_head": "scalar"},
     "trainer": {
         "optimizer": "sgd",
         "learning_rate": (0.01,),
@@ -27,6 +27,8 @@ PLAIN: Values = {
         "value_lambda": 1.0,
         "growing_window": False,
         "average_decay": 0.0,
+        "publish_every_steps": 1_000,
+        "checkpoint_every_steps": 1_000,
     },
     "precision": {"variants": ()},
     "evaluator": {"test": "fixed", "threshold": 0.55},

@@ -100,7 +100,12 @@ _FAST: dict[str, dict[str, Any]] = {
         "prune_targets": True,
         "play_pruned": False,
     },
-    "trainer": {"samples_per_position": 8.0},
+    "network": {"blocks": 5, "channels": 64},
+    "trainer": {
+        "samples_per_position": 8.0,
+        "publish_every_steps": 1_000,
+        "checkpoint_every_steps": 1_000,
+    },
 }
 """What 1.0 had by default, its preset ``fast``, where today's defaults differ."""
 

@@ -13,10 +13,10 @@ from zerofleet.config.section import BASIC, Section
 class NetworkSection(Section):
     """``[network]``: the residual network with the papers' two heads."""
 
-    blocks: int = Field(default=5, ge=0, le=512, json_schema_extra=BASIC)
+    blocks: int = Field(default=4, ge=0, le=512, json_schema_extra=BASIC)
     """Residual blocks after the first convolution. More blocks learn more from a position and cost
     more time."""
-    channels: int = Field(default=64, ge=1, le=4096, json_schema_extra=BASIC)
+    channels: int = Field(default=48, ge=1, le=4096, json_schema_extra=BASIC)
     """Filters of every convolution of the tower."""
     policy_channels: int = Field(default=2, ge=1, le=1024)
     """Filters of the policy head's 1x1 convolution."""
@@ -122,9 +122,9 @@ class TrainerSection(Section):
     held_out_share: float = Field(default=0.05, ge=0, lt=1)
     """Share of games in the validation set, which is never trained on. Games are chosen by a hash
     of their uid."""
-    publish_every_steps: int = Field(default=1_000, ge=1, json_schema_extra=BASIC)
+    publish_every_steps: int = Field(default=500, ge=1, json_schema_extra=BASIC)
     """Steps between two published models."""
-    checkpoint_every_steps: int = Field(default=1_000, ge=1, json_schema_extra=BASIC)
+    checkpoint_every_steps: int = Field(default=500, ge=1, json_schema_extra=BASIC)
     """Steps between two checkpoints, the most that a crash loses."""
     metrics_every_steps: int = Field(default=100, ge=1)
     """Steps between two measurements of the losses, on training and validation games."""
