@@ -69,7 +69,7 @@ def section(field: FieldInfo) -> type[BaseModel] | None:
 
 
 def groups(fields: dict[str, FieldInfo]) -> list[str]:
-    """The table of the basic keys, then that of the advanced ones."""
+    """Return the table of the basic keys, then the table of the advanced ones."""
     basic = {key: field for key, field in fields.items() if field.json_schema_extra == BASIC}
     advanced = {key: field for key, field in fields.items() if key not in basic}
     tables = [table(basic)] if basic else []

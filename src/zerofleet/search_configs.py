@@ -25,8 +25,8 @@ _DETERMINISTIC: dict[str, Any] = {
     "temperature_moves": 0,
     "random_symmetry": False,
 }
-"""What is random in the core unless it is switched off. No other key of ``[selfplay]`` explores
-until it is set."""
+"""Settings of the core that are random unless they are switched off. No other key of
+``[selfplay]`` explores until it is set."""
 
 _MOST_OPENING_PLIES = 24  # unless the run file says otherwise
 

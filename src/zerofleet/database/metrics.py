@@ -133,22 +133,22 @@ class ExamRow:
 
 @dataclass(frozen=True, slots=True)
 class RecentPlay:
-    """Of the last 1,000 games of self-play, and of the trainer's newest measurement."""
+    """Figures of the last 1,000 self-play games and of the trainer's newest measurement."""
 
     games: int = 0
     distinct_game_share: float | None = None
-    """Other moves than the rest; None: there is no game."""
+    """Share of games whose moves differ from all others; None: there is no game."""
     drawn_game_share: float | None = None
-    """None: there is no game."""
+    """Share of drawn games; None: there is no game."""
     policy_entropy: float | None = None
-    """Of the network's policy, nats; None: not measured yet."""
+    """Entropy of the network's policy, in nats; None: not measured yet."""
     target_entropy: float | None = None
-    """Of the search's policy, likewise."""
+    """Entropy of the search's policy, in nats; None: not measured yet."""
     first_policy_entropy: float | None = None
-    """What policy_entropy was when it was first measured."""
+    """First measurement of ``policy_entropy``."""
 
     def narrows(self, max_length: int, *, was_narrow: bool) -> str | None:
-        """Why self-play is too narrow, and what to do; None while it is not.
+        """Return why self-play is too narrow, and what to do; None while it is not.
 
         Args:
             max_length: of a game, in plies.
@@ -270,7 +270,7 @@ class Metrics(ConnectionPool):
         return [TrainEvent(*row) for row in rows]
 
     def recent_play(self, run: str) -> RecentPlay:
-        """Of the view ``recent_play``, whose cost does not grow with the run."""
+        """Read the view ``recent_play``, whose cost does not grow with the run."""
         rows = self._rows(
             "SELECT games, distinct_game_share, drawn_game_share, policy_entropy, target_entropy, "
             "first_policy_entropy FROM recent_play WHERE run = :run",

@@ -118,7 +118,7 @@ class Models(ConnectionPool):
         return [ModelFile(*row) for row in rows]
 
     def names_file(self, run: str, sha256: str) -> bool:
-        """Whether a file is that of a model of the run, or of a variant of one."""
+        """Return whether a file belongs to a model of the run, or to a variant of one."""
         [row] = self._rows(
             "SELECT EXISTS (SELECT FROM models WHERE run = :run AND sha256 = :sha256) OR "
             "EXISTS (SELECT FROM model_variants WHERE run = :run AND sha256 = :sha256) AS known",

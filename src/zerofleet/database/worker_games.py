@@ -124,8 +124,8 @@ class PositionsAhead:
     positions: float
     """Positions for training that the trainer has not trained on."""
     unread_positions: float
-    """The same without games that a working trainer may have read since it recorded its progress:
-    those of the last three seconds."""
+    """The same without the games of the last three seconds, which a working trainer may have read
+    since it recorded its progress."""
     age_seconds: float | None
     """Seconds since the trainer recorded its progress; None: no trainer has."""
 

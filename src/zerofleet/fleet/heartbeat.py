@@ -57,9 +57,9 @@ NOTED: Mapping[str, tuple[str, ...]] = MappingProxyType(
 )
 """Figures in the history, by service; their names are those in the heartbeat and in the metrics."""
 MOST_BEATS = 2_000
-"""Heartbeats of one service that a reader reads. Whoever may send one can send many."""
-_MOST_KEYS = 50_000  # that a reader looks through for heartbeats
-_MOST_BYTES = 64 << 10  # of a heartbeat; the trainer's has some 3 kB
+"""Most heartbeats of one service that a reader reads. Whoever may send one can send many."""
+_MOST_KEYS = 50_000  # keys that a reader looks through for heartbeats
+_MOST_BYTES = 64 << 10  # size of a heartbeat; the trainer's has some 3 kB
 _MOST_WAITING = 500  # characters of what a process waits for
 _MOST_VERSION = 50  # characters of its version
 _LATE_SHARE = 0.25  # share of its TTL: at one heartbeat a second, the next two are missing
@@ -293,7 +293,7 @@ class Heartbeats(RedisCaller):
             self.state = UP
 
     def _bounded(self, found: Sequence[bytes]) -> tuple[list[bytes], int]:
-        """Return the keys to read, and the number of those that a service has too many of."""
+        """Return the keys to read, and how many more there are than a service may have."""
         keys = {service.encode(): list[bytes]() for service in KINDS}
         left_out = 0
         for key in found:

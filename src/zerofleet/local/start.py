@@ -169,7 +169,7 @@ class Start:
     Args:
         root: the data folder, which need not exist.
         run_file: the file that the run was read from.
-        overrides: keys given over the run file; by default those of ``ZEROFLEET_SET``.
+        overrides: keys given over the run file; by default the keys of ``ZEROFLEET_SET``.
 
     Raises:
         ConfigError: the run file cannot be copied; or the folder belongs to another run, is in use,
