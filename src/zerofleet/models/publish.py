@@ -37,7 +37,7 @@ class Published:
     """A model whose files are in the store; no row names them yet."""
 
     sha256: str  # names the fp32 file
-    location: str  # of the fp32 file within the store
+    location: str  # where the fp32 file is within the store
     variants: tuple[Variant, ...]
     _withdraw: Callable[[], None]  # removes the note of its files
 
