@@ -20,7 +20,6 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 
 NOT_YET: tuple[str, ...] = (
-    "services/trainer",
     "src/zerofleet/config",
     "src/zerofleet/database/tables/matches.sql",
 )
