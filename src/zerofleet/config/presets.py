@@ -1,4 +1,4 @@
-"""Presets of a run file, as deviations from the defaults."""
+"""Presets of a run file, as differences from the defaults."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ _PAPER: Values = {
 
 
 def merge(below: Values, above: Values) -> Values:
-    """Return ``below`` with the keys of ``above`` written over it, section by section."""
+    """Return ``below``, overwritten by the keys of ``above``, section by section."""
     merged = dict(below)
     for key, value in above.items():
         known = merged.get(key)
