@@ -19,19 +19,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 
-NOT_YET: tuple[str, ...] = (
-    "services/selfplay/game_storage.py",
-    "services/selfplay/pace.py",
-    "services/trainer",
-    "src/zerofleet/config",
-    "src/zerofleet/database/functions/adoption.sql",
-    "src/zerofleet/database/functions/games.sql",
-    "src/zerofleet/database/functions/window.sql",
-    "src/zerofleet/database/rights/roles.sql",
-    "src/zerofleet/database/tables/matches.sql",
-    "src/zerofleet/rpc/codec.py",
-)
-"""Folders and files whose prose still has mistakes; a clean one must leave the list."""
+NOT_YET: tuple[str, ...] = ("src/zerofleet/database/tables/matches.sql",)
+"""Folders and files whose prose still has mistakes, or whose text is frozen; a clean file must
+leave the list."""
 
 MOST_WORDS = 35
 """Longest sentence of a docstring, in words."""

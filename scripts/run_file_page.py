@@ -16,18 +16,19 @@ from zerofleet.config.section import BASIC
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "run-file.md"
 HEAD = """# The run file
 
-One TOML file describes one run and is read by every service.
-Strongest first: `--set search.num_simulations=200` of `zerofleet up`, the variable
-`ZEROFLEET_SET=search.num_simulations=200,trainer.batch_size=512`, the file, its preset if it names
-one, the defaults.
+One TOML file describes one run. Every service reads it.
+A key takes its value from the first of these sources that sets it:
+`--set search.num_simulations=200` of `zerofleet up`,
+the variable `ZEROFLEET_SET=search.num_simulations=200,trainer.batch_size=512`,
+the file, its preset if it names one, and the defaults.
 An unknown key is an error that names the nearest known one.
 Each section lists its basic keys first; most runs set only these.
 This page is generated from `zerofleet/config/` by `scripts/run_file_page.py`.
 """
 PRESETS_HEAD = """## Presets
 
-A run file that names no preset starts from the defaults further below.
-A preset replaces these of them:
+A run file without a preset starts from the defaults further below.
+A preset replaces these defaults:
 """
 
 
@@ -53,7 +54,8 @@ def render() -> str:
             parts += [f"## `[{key}]`\n", *groups(model.model_fields)]
     parts += [
         "## Settings of a process\n",
-        "Where a process finds the others: `ZEROFLEET_DATABASE_URL` and so on.\n",
+        "Environment variables set addresses, folders and secrets: `ZEROFLEET_DATABASE_URL` and so "
+        "on.\n",
         table(ProcessSettings.model_fields),
     ]
     return "\n".join(parts)

@@ -84,13 +84,13 @@ class GamesInPlay:
             self._identities[game_id] = _Identity(new_game_uid(now - self.clock_ahead), now)
 
     def adopt(self, game_id: int, record: GameRecord, epoch: int) -> None:
-        """A game that another worker began is ours now, under its own uid and start."""
+        """Take over a game that another worker began, under its own uid and start."""
         self._identities[game_id] = _Identity(
             record.game_uid, record.started_at, epoch, record.length
         )
 
     def renew(self, game_uid: UUID, epoch: int) -> bool:
-        """A game that this engine plays already was adopted anew: its epoch has grown."""
+        """Take the new epoch of a game that this engine plays already and adopted again."""
         for identity in self._identities.values():
             if identity.game_uid == game_uid and identity.ours:
                 identity.epoch = epoch
@@ -104,8 +104,9 @@ class GamesInPlay:
     def disown(self, game_id: int, epoch: int) -> bool:
         """Give up a game of this epoch: another worker has it, so its further plies are dropped.
 
-        False: it is finished, and the database will say whose record counts; or it was adopted
-        anew meanwhile, by this worker itself.
+        Returns:
+            Whether the game was given up. It was not if it is finished: the database then decides
+            whose record counts. It was not either if this worker has adopted it again meanwhile.
         """
         identity = self._identities.get(game_id)
         if identity is None or identity.epoch != epoch:
@@ -226,8 +227,8 @@ class UnfinishedGames:
         """Take over games whose leases have expired, up to ``limit``, with their new epochs.
 
         The database answers with a few at once, so call again until there are none.
-        After an outage of Postgres all leases have expired, even those of live workers. These get
-        one lease's time to extend theirs first.
+        After an outage of Postgres all leases have expired, even the leases of live workers. Live
+        workers first get one lease's time to extend them.
         """
         if limit <= 0 or time.monotonic() < self._adopt_after:
             return []

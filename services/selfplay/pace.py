@@ -229,9 +229,9 @@ class PlyCost:
 
         Args:
             simulations: a number, or a rate.
-            totals: counts of the worker so far, at least those of the previous call. A new worker
-                uses the cost that the run file implies for the end of the run; kept trees make
-                plies cheaper.
+            totals: counts of the worker so far; they never fall from one call to the next. A new
+                worker uses the cost that the run file implies for the end of the run; kept trees
+                make plies cheaper.
         """
         if totals.plies - self._next.plies >= self._enough_plies:
             self._since, self._next = self._next, totals

@@ -1,4 +1,7 @@
-"""``python -m zerofleet.services.trainer RUN_FILE``, with folders and stores in ``ZEROFLEET_*``."""
+"""Run the trainer: ``python -m zerofleet.services.trainer RUN_FILE``.
+
+Environment variables ``ZEROFLEET_*`` name its folders and stores.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from zerofleet.service import run_service
 
 
 async def _serve(run: RunConfig, settings: ProcessSettings, stop: asyncio.Event) -> None:
-    # Only now: torch takes a second to import, and bad input need not wait for it.
+    # Imported here because torch takes a second to import: bad input is refused before that.
     from zerofleet.services.trainer.service import serve
 
     await serve(run, settings, stop)

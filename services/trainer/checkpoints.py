@@ -1,10 +1,11 @@
-"""Checkpoints: everything the trainer needs to go on, on disk, whole or not there at all.
+"""Checkpoints: atomic files with everything that the trainer needs to resume.
 
-A checkpoint is two files: ``<name>.safetensors`` with the tensors, and ``<name>.json``, its
-manifest, with the rest of the state and the sha256 of both. Each is written under a temporary name,
-fsynced and renamed; the manifest comes last. A name starts with the fence epoch, so that a trainer
-that does not know yet that it was replaced can never write a checkpoint that looks newer than its
-successor's.
+A checkpoint is two files. ``<name>.safetensors`` has the tensors. The manifest ``<name>.json`` has
+the rest of the state and the sha256 of both. Each file is written under a temporary name, fsynced
+and renamed; the manifest comes last.
+
+A name starts with the fence epoch. A trainer may not know yet that another one has replaced it. Its
+checkpoints still never look newer than its successor's.
 """
 
 from __future__ import annotations
@@ -51,23 +52,23 @@ _Answer = TypeVar("_Answer")
 
 @dataclass(frozen=True, slots=True)
 class TrainerState:
-    """What is not a tensor."""
+    """The part of a checkpoint that is not tensors."""
 
     run: str
     game: str
-    seed: int  # of the run file that it was written under
+    seed: int  # the run file's seed when this was written
     step: int
-    samples: float  # left in the train bucket
+    samples: float  # samples left in the train bucket
     received: int  # positions that have paid into it
     drawn: int  # samples that have been drawn from it
     next_tx: int  # watermark: games up to here have paid into the bucket
-    seconds: float = 0.0  # of training
+    seconds: float = 0.0  # seconds of training
     overfit: Mapping[str, Any] = field(default_factory=dict[str, Any])  # the watch's own state
 
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """One whole checkpoint, read and verified."""
+    """One complete checkpoint, read and verified."""
 
     state: TrainerState
     tensors: dict[str, Tensor]
@@ -78,8 +79,8 @@ class CheckpointFolder:
     """The newest few checkpoints of a run.
 
     Args:
-        folder: made when the first checkpoint is written.
-        keep: checkpoints kept.
+        folder: the folder; created when the first checkpoint is written.
+        keep: number of checkpoints to keep.
     """
 
     def __init__(self, folder: Path, keep: int = KEEP) -> None:
@@ -87,10 +88,10 @@ class CheckpointFolder:
         self._keep = keep
 
     def write(self, state: TrainerState, tensors: Mapping[str, Tensor], epoch: int) -> Path:
-        """Write a checkpoint; once this returns it survives a power cut.
+        """Write a checkpoint; once this returns, it survives a power cut.
 
         Raises:
-            ConfigError: a tensor is not finite: training that resumes from it would learn nothing.
+            ConfigError: a tensor is not finite, so training could not resume from it.
             OSError: the folder cannot be written; earlier checkpoints are untouched.
         """
         if not all(tensor.isfinite().all() for tensor in tensors.values()):
@@ -114,34 +115,35 @@ class CheckpointFolder:
         return manifest_path
 
     def newest(self) -> Checkpoint | None:
-        """The newest checkpoint that is whole; damaged ones are passed over."""
+        """Return the newest complete checkpoint; damaged ones are skipped."""
         return next(self.whole(), None)
 
     def whole(self) -> Iterator[Checkpoint]:
-        """Read the checkpoints that are whole, newest first."""
+        """Read the complete checkpoints, newest first."""
         for manifest_path in reversed(self._manifests()):
             checkpoint = _read(manifest_path)
             if checkpoint is not None:
                 yield checkpoint
 
     def newest_epoch(self) -> int:
-        """The newest fence epoch of any file, whole or not; 0 of none.
+        """Return the highest fence epoch of any file, complete or not; 0 if there is no file.
 
-        The next trainer's must be above it: of checkpoints the newest few by name are kept.
+        The next trainer's epoch must be higher, because the folder keeps the checkpoints of the
+        highest epochs.
         """
         names = (_FILE.fullmatch(path.name) for path in self.folder.glob("checkpoint-*"))
         return max((int(name[1]) for name in names if name), default=0)
 
     def _manifests(self) -> list[Path]:
-        """Oldest first, by epoch and then by step."""
+        """Return the manifests, oldest first: by epoch, then by step."""
         named = [(_NAME.fullmatch(path.name), path) for path in self.folder.glob("*.json")]
         ordered = [(int(name[1]), int(name[2]), path) for name, path in named if name]
         return [path for _, _, path in sorted(ordered)]
 
     def _prune(self, epoch: int) -> None:
-        """Remove what is older than the newest few, and what a killed writer left.
+        """Remove checkpoints older than the newest few, and files that a killed writer left.
 
-        Files of a newer epoch are its own, who may be between two of them.
+        Files of a newer epoch stay: its trainer may be between the two files of a checkpoint.
         """
         kept = {path.stem for path in self._manifests()[-self._keep :]}
         for path in self.folder.iterdir():
@@ -151,7 +153,7 @@ class CheckpointFolder:
 
 
 def _read(manifest_path: Path) -> Checkpoint | None:
-    """The checkpoint, or None if any byte of it is not as it was written."""
+    """Return the checkpoint; None if any byte of it is not as it was written."""
     try:
         manifest: dict[str, Any] = json.loads(manifest_path.read_bytes())
         values: dict[str, Any] = manifest["state"]
@@ -181,37 +183,37 @@ def _write_whole(path: Path, content: bytes) -> None:
 
 @dataclass(frozen=True, slots=True)
 class TrainerStores:
-    """What the thread that trains reads and writes."""
+    """The stores that the training thread reads and writes, and its signals to the process."""
 
     database: TrainerDatabase
     models: ModelStore
     checkpoints: CheckpointFolder
-    waits: Waits  # told what is waited for
-    stop: Event  # set when the process must leave
-    turned: Callable[[], None]  # called at each round of the loop: it is not stuck
-    data_folder: Path | None = None  # of `zerofleet up`; its files count toward the disk limit
+    waits: Waits  # where waits are reported
+    stop: Event  # set when the process must stop
+    turned: Callable[[], None]  # called at each round of the loop, to show that it is not stuck
+    data_folder: Path | None = None  # the data folder of `zerofleet up`; counts to the disk limit
 
     def ask(self, call: Callable[[], _Answer], store: str = "Postgres") -> _Answer:
-        """Make a store's call until the store answers.
+        """Repeat a call to a store until the store answers.
 
-        Every write goes through here and may therefore be sent twice: it must be one that can be
-        repeated, or one whose repetition the caller can recognise.
+        Every write goes through here, so it may be sent twice. It must be idempotent, or the
+        caller must be able to recognise the repetition.
 
         Raises:
-            StoppedError: the process was told to leave before the store answered.
+            StoppedError: the process was told to stop before the store answered.
         """
         return self.waits.insist(self.stop, call, store)
 
     def on_disk(self, place: str, folder: Path, write: Callable[[], None]) -> None:
-        """Write until the disk takes it; training waits meanwhile, games do not.
+        """Repeat a write until the disk accepts it; training waits, self-play does not.
 
         Args:
-            place: what the folder is, in words.
-            folder: which is written; it need not be there yet.
-            write: safe to repeat.
+            place: description of the folder, for logs and heartbeats.
+            folder: the folder to write to; it need not exist yet.
+            write: writes the files; safe to repeat.
 
         Raises:
-            StoppedError: the process was told to leave before.
+            StoppedError: the process was told to stop before the write succeeded.
         """
 
         def tried() -> None:
@@ -222,12 +224,12 @@ class TrainerStores:
                 _log.error("disk_refuses", **where, reason=str(error))
                 raise
 
-        # A person has to make room: trying often would only fill the log.
+        # A person has to free disk space: frequent attempts would only fill the log.
         self.waits.insist(self.stop, tried, f"the {place} {folder}", OSError, Backoff(5.0, 60.0))
 
 
 def _free_bytes(folder: Path) -> int | None:
-    """Room where a folder is or will be; None where even that cannot be read."""
+    """Return the free bytes of a folder's disk; None if they cannot be read."""
     try:
         return shutil.disk_usage(next(p for p in (folder, *folder.parents) if p.exists())).free
     except OSError:
@@ -239,8 +241,8 @@ class Checkpoints:
 
     Args:
         run: the run file.
-        folder: where checkpoints go.
-        training: what is saved, and restored in place.
+        folder: the folder of the checkpoints.
+        training: the state to save, and to restore in place.
         epoch: the trainer's fence epoch.
     """
 
@@ -254,13 +256,14 @@ class Checkpoints:
         self._saved_step: int | None = None
 
     def resume(self, published_step: int | None) -> None:
-        """Go on from the newest whole checkpoint; write the first one when the run is new.
+        """Resume from the newest complete checkpoint; write the first one if the run is new.
 
         Args:
-            published_step: of the newest published model; None when there is none.
+            published_step: step of the newest published model; None if there is no model.
 
         Raises:
-            ConfigError: the run is not new but has no whole checkpoint, or has another run's.
+            ConfigError: the run is not new but has no complete checkpoint, or the checkpoint is
+                another run's.
             OSError: the folder cannot be written.
         """
         checkpoint = self._folder.newest()
@@ -284,14 +287,14 @@ class Checkpoints:
         training.bucket.received, training.bucket.drawn = state.received, state.drawn
         training.watch.restore(state.overfit)
         training.bucket.pace = training.watch.pace
-        # Without models this is another database than the checkpoint's: all its games are new.
+        # Without models this is a different database from the checkpoint's: all its games are new.
         training.paid_tx = state.next_tx if published_step is not None else 0
         self._saved_step = state.step
         _log.info("checkpoint_restored", step=state.step, path=str(checkpoint.path))
 
     @property
     def due(self) -> bool:
-        """Whether the next interval has been reached since the last one was written."""
+        """Whether the next checkpoint interval has been reached since the last write."""
         every = self._run.trainer.checkpoint_every_steps
         return self._training.learner.step // every > (self._saved_step or 0) // every
 
@@ -318,10 +321,10 @@ class Checkpoints:
         self._saved_step = learner.step
 
     def save_last(self, is_sound: Callable[[], bool]) -> None:
-        """Before leaving: write what a crash would lose, unless training has diverged.
+        """Save the steps since the last checkpoint before exit, unless training has diverged.
 
         Args:
-            is_sound: returns whether training could go on from it.
+            is_sound: returns whether training could go on from the present weights.
         """
         is_behind = self._saved_step not in (None, self._training.learner.step)
         if is_behind and is_sound():
@@ -330,14 +333,15 @@ class Checkpoints:
     def go_back(self, is_sound: Callable[[], bool]) -> None:
         """Go back to the newest checkpoint from which training can go on.
 
-        Older versions kept checkpoints of training that had diverged. Games have paid already:
-        only weights and the number of steps and samples are those of the checkpoint.
+        Older versions kept checkpoints of training that had diverged. Only the weights and the
+        numbers of steps and samples come from the checkpoint, because its games have already paid
+        into the train bucket.
 
         Args:
             is_sound: measures the present weights.
 
         Raises:
-            ConfigError: there is none.
+            ConfigError: training had diverged in every checkpoint.
         """
         lost: Checkpoint | None = None
         for checkpoint in self._folder.whole():
@@ -367,9 +371,9 @@ def _holds(is_sound: Callable[[], bool]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Resumed:
-    """What a trainer goes on from, once it has the run's fence."""
+    """The state from which a trainer goes on once it has acquired the run's fence."""
 
-    epoch: int  # of the fence
+    epoch: int  # the fence epoch
     training: Training
     checkpoints: Checkpoints
     published: Sequence[ModelRow]
@@ -377,7 +381,7 @@ class Resumed:
 
 
 def take_over(run: RunConfig, stores: TrainerStores, team: Team) -> Resumed:
-    """Become the run's trainer: take the fence, and find the state to go on from.
+    """Become the run's trainer: acquire the fence and find the state to resume from.
 
     Args:
         run: the run file.
@@ -387,7 +391,7 @@ def take_over(run: RunConfig, stores: TrainerStores, team: Team) -> Resumed:
     Raises:
         ConfigError: with these sizes training could never start, or the checkpoints are not this
             run's.
-        StoppedError: told to leave while a store or the disk was waited for.
+        StoppedError: the process was told to stop while it waited for a store or the disk.
     """
     spec = games.spec(run.game.name)
     check_sizes(run.trainer, spec.max_length)
@@ -418,7 +422,7 @@ def take_over(run: RunConfig, stores: TrainerStores, team: Team) -> Resumed:
 
 def _bucket(run: RunConfig) -> TrainBucket:
     settings, ahead = run.trainer, run.selfplay.max_ahead_positions
-    # A trainer that could not take a step yet is not behind.
+    # A trainer that cannot take a step yet is not behind.
     behind = max(ahead / 2, settings.first_step_positions) if ahead else math.inf
     return TrainBucket(
         settings.samples_per_position,

@@ -1,4 +1,4 @@
-"""Removes what is not needed any more: old searches, and the files of old models."""
+"""Removes data that is no longer needed: old searches, and the files of old models."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from zerofleet.models.model_store import ModelStore
 
 EVERY_SECONDS = 600.0
 RETRY_SECONDS = 20.0  # after a partition that could not be dropped because it was being read
-LIMIT_SECONDS = 60.0  # between two looks at the disk where its limit may be near
-DROPPED_AT_ONCE = 20  # partitions, where the limit is passed
+LIMIT_SECONDS = 60.0  # between two checks of the disk while its limit may be near
+DROPPED_AT_ONCE = 20  # partitions, while the disk limit is near
 GRACE = timedelta(minutes=10)  # a match that was about to use the model has begun by then
 DELETED_AT_ONCE = 500  # games; each transaction takes a fraction of a second
 REMOVED_AT_ONCE = 50  # models
 _MORE_GAMES = (
-    1.05  # times the window's games, because it drops trained and held-out games separately
+    1.05  # margin on the window's games: it drops training and validation games separately
 )
 
 _log = structlog.get_logger()
@@ -34,7 +34,7 @@ _log = structlog.get_logger()
 class HeldGames:
     """Size and position of the trainer's window."""
 
-    games: int  # held-out and rejected ones included
+    games: int  # including validation games and rejected games
     read_tx: int  # the transaction up to which they were read
 
 
@@ -43,10 +43,10 @@ class Forgetting:
 
     Args:
         run: the run file.
-        database: as the trainer.
-        models: where the run's models are.
+        database: the database, with the trainer's rights.
+        models: the store of the run's models.
         epoch: the trainer's fence epoch.
-        grace: between giving a model up and removing its files.
+        grace: time between giving a model up and removing its files.
         folder: the run's data folder, which counts toward the disk limit; None: only the database
             counts.
     """
@@ -71,19 +71,23 @@ class Forgetting:
         self._next = 0.0
 
     def due(self, now: float | None = None) -> bool:
-        """Whether it is time; ``now`` is that of the monotonic clock, in seconds."""
+        """Return whether it is time for a pass.
+
+        Args:
+            now: the monotonic clock, in seconds.
+        """
         return (time.monotonic() if now is None else now) >= self._next
 
     def carry_out(self, held: HeldGames | None = None, now: float | None = None) -> None:
         """Make partitions ahead, drop old partitions, remove a few old models.
 
-        Short: what is not done now is done the next time, also where Postgres does not answer or
-        takes too long. Nothing waits for it but the caller, and it waits for no session that reads.
+        One pass is short and leaves the rest to the next pass, also if Postgres does not answer or
+        takes too long. Only the caller waits for it, and it waits for no session that reads.
 
         Args:
             held: the trainer's window, which the disk limit never drops; None: unknown, so the
                 limit drops nothing that ``[retention]`` keeps.
-            now: of the monotonic clock, in seconds.
+            now: the monotonic clock, in seconds.
 
         Raises:
             StaleEpochError: another trainer has taken over.
@@ -96,7 +100,7 @@ class Forgetting:
         self._next = (time.monotonic() if now is None else now) + wait
 
     def _carry_out(self, held: HeldGames | None) -> float:
-        """Return the seconds until the next call."""
+        """Carry out one pass and return the seconds until the next one."""
         settings = self._run.retention
         self._database.make_partitions()
         is_limited = held is not None and settings.limit_bytes is not None
@@ -116,7 +120,7 @@ class Forgetting:
         return min(wait, self._keep_limit(settings.limit_bytes))
 
     def _forget_searches(self) -> bool:
-        """Whether there is more to forget soon."""
+        """Drop a partition or delete old positions; return whether more is left to remove soon."""
         drop = self._database.drop_partition()
         if drop is not None:
             _log.info("searches_forgotten", partition=drop.partition, outcome=drop.outcome)
@@ -127,7 +131,7 @@ class Forgetting:
         """Drop the oldest searches that training does not need while the disk limit is near.
 
         Returns:
-            Seconds until the next look at the disk.
+            Seconds until the next check of the disk.
         """
         if limit is None:
             self._warn(None)
@@ -182,7 +186,7 @@ class Forgetting:
         self._warned = words is not None
 
     def _give_up_models(self) -> bool:
-        """Whether there are more files to remove soon."""
+        """Remove files of old models; return whether more are left to remove soon."""
         given_up = self._database.give_up_models(
             self._run.name,
             newest=self._run.retention.models_newest,
@@ -202,6 +206,6 @@ class Forgetting:
                 self._models.remove(model.version, model.sha256s)
             except (OSError, StoreUnavailableError) as error:
                 _log.warning("model_not_removed", version=model.version, reason=str(error))
-                return False  # the store is away; the next time will do
+                return False  # the store is down; the next pass tries again
             self._removed.add(model.version)
         return len(removable) > REMOVED_AT_ONCE

@@ -1,4 +1,4 @@
-"""Prometheus metrics of the trainer: the figures of its heartbeat, when they are asked for."""
+"""Prometheus metrics of the trainer: the figures of its heartbeat, at the time of the scrape."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ class TrainerCollector(Collector):
     """Turns the trainer's figures into gauges.
 
     Args:
-        pulse: the present step and figures.
+        pulse: returns the present step and figures.
     """
 
     def __init__(self, pulse: Callable[[], Pulse[TrainerFigures]]) -> None:
         self._pulse = pulse
 
     def collect(self) -> Iterator[Metric]:
-        """One gauge for each figure that is known by now, those of the game's stages by label."""
+        """Yield one gauge for each figure known so far; labels tell the game's stages apart."""
         pulse = self._pulse()
         yield GaugeMetricFamily(f"{_PREFIX}_step", "Training steps taken.", value=pulse.progress)
         figures = pulse.figures

@@ -1,4 +1,4 @@
-"""Publication of models: the network's files are checked, then a row makes them known."""
+"""Publishes models: checks the network's files, then makes them known by a row."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Publisher:
     Args:
         run: name of the run.
         spec: the game.
-        stores: where files and rows go.
+        stores: stores of the files and rows.
         epoch: the trainer's fence epoch.
         every_steps: steps between two models.
         published: the models that exist already.
@@ -58,7 +58,7 @@ class Publisher:
         self._observations = golden_observations(spec)
 
     def due(self, step: int) -> bool:
-        """Whether to publish now: at once when there is no model, then at each interval."""
+        """Return whether to publish now: at once if there is no model, then at each interval."""
         if self._last_step is None:
             return True
         return step // self._every_steps > self._last_step // self._every_steps
@@ -74,14 +74,14 @@ class Publisher:
 
         Args:
             network: the weights after ``step`` steps.
-            step: kept in the row.
-            metrics: the newest figures, kept in the row.
-            variants: variants to make beside the fp32 file; None: none.
+            step: number of steps, stored in the row.
+            metrics: the newest figures, stored in the row.
+            variants: variants to make in addition to the fp32 file; None: none.
 
         Raises:
             IncompatibleModelError: the file does not load or disagrees with the network.
             OSError: the folder cannot be written.
-            StoppedError: the process was told to leave before the version was published.
+            StoppedError: the process was told to stop before the version was published.
             StoreUnavailableError: the bucket cannot be written; no row names this version.
             StaleEpochError: another trainer has taken over.
         """
@@ -110,7 +110,7 @@ class Publisher:
         return published
 
     def pass_over(self, step: int) -> None:
-        """Publish nothing for this step; the next interval is tried again."""
+        """Publish nothing for this step; the next interval tries again."""
         self._last_step = step
 
     def _record(
@@ -133,21 +133,21 @@ class Publisher:
         published.recorded()
 
     def _give_back(self, version: int) -> None:
-        """Put the file of the trainer that did publish this version back for Triton."""
+        """Restore Triton's entry to the file of the trainer that published this version."""
         row = self._stores.database.model(self._run, version)
         if row is not None:
             self._stores.models.expose(row.sha256, version, self._spec)
 
 
 class VariantRequests:
-    """Requests each model's variants as the run file says, and keeps their figures.
+    """Requests the variants of each model that the run file names, and keeps their figures.
 
     Args:
         run: the run file.
         spec: the run's game.
         window: source of the positions.
         sample_seed: returns the seed of a draw for a purpose, at the present step.
-        stores: their waits show which variant is being made.
+        stores: stores whose waits show which variant is being made.
     """
 
     def __init__(
@@ -167,9 +167,9 @@ class VariantRequests:
         """Figures of the newest model's variants, by precision."""
 
     def request(self) -> VariantRequest | None:
-        """Request variants of the present network; None where the run file wants none.
+        """Return a request for variants of the present network; None if the run file names none.
 
-        Ranges come from positions that were trained on, judgement from held-out ones.
+        Quantization is calibrated on training positions and checked on validation positions.
         """
         settings = self._settings
         if not settings.variants:
@@ -208,7 +208,11 @@ class VariantRequests:
         }
 
     def _making(self, precision: str) -> None:
-        """A variant is being made, which takes a while; a process told to leave does not wait."""
+        """Report that a variant is being made, which takes a while.
+
+        Raises:
+            StoppedError: the process was told to stop.
+        """
         self._stores.waits.begin("variants", f"the {precision} model to be made", "running")
         if self._stores.stop.is_set():
             raise StoppedError

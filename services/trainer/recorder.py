@@ -1,4 +1,4 @@
-"""Measures whether training learns or overfits, writes that down, and slows or pauses it."""
+"""Measures whether training learns or overfits, records it, and slows or pauses training."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class TensorBoard:
     """Writes scalars to a folder that ``tensorboard --logdir`` shows.
 
     Args:
-        folder: made at the first write.
+        folder: the folder; created at the first write.
 
     Raises:
         ConfigError: the package is not installed.
@@ -38,7 +38,7 @@ class TensorBoard:
 
     def __init__(self, folder: Path) -> None:
         try:
-            # Here: a second of imports that only who wants it pays for.
+            # Imported here because it takes a second, which only runs with TensorBoard should pay.
             from torch.utils.tensorboard import SummaryWriter
         except ImportError as error:
             raise ConfigError(
@@ -51,9 +51,9 @@ class TensorBoard:
         self._writer: Any = None
 
     def write(self, step: int, figures: Mapping[str, float]) -> None:
-        """Add one point to each curve; training and held-out curves share a section.
+        """Add one point to each curve; training and validation curves share a section.
 
-        What a trainer before this one wrote for the first step and later is not shown any more.
+        The first call hides points that an earlier trainer wrote for this step or later ones.
         """
         if self._writer is None:
             self._writer = self._kind(str(self._folder), purge_step=step)
@@ -64,22 +64,22 @@ class TensorBoard:
         self._writer.flush()
 
     def close(self) -> None:
-        """Write what is left."""
+        """Write the remaining points and close the file."""
         if self._writer is not None:
             self._writer.close()
 
 
 class Recorder:
-    """Measures both splits, tells the overfit watch, and writes rows and events.
+    """Measures both splits, updates the overfit watch, and writes rows and events.
 
     Args:
         run: the run file.
-        stores: where rows go.
+        stores: store of the rows.
         epoch: the trainer's fence epoch.
-        training: what is measured, and slowed when it overfits.
-        window: what samples are drawn from.
-        sample_seed: the seed of a draw for a purpose, at the present step.
-        tensorboard: shown the same figures.
+        training: the training to measure, and to slow down when it overfits.
+        window: source of the samples.
+        sample_seed: returns the seed of a draw for a purpose, at the present step.
+        tensorboard: also gets the figures; None: no TensorBoard.
     """
 
     def __init__(
@@ -101,20 +101,20 @@ class Recorder:
         self._tensorboard = tensorboard
         self._max_length = games.spec(run.game.name).max_length
         self.measured: Mapping[Split, Measurement] = {}
-        """The newest of each split."""
+        """Newest measurement of each split."""
         self.gradient_norm: float | None = None
-        """Of the step before the newest measurement. Read here, in the thread that trains: on a GPU
-        the number is there only when all work before it is done."""
+        """Gradient norm of the step before the newest measurement. The training thread reads it,
+        because reading it from a GPU waits for all work before it."""
         self.auxiliary_losses: Mapping[str, float] = {}
-        """Of that step's batch, as ``soft_policy_loss`` and so on, where there are heads."""
+        """Losses of the auxiliary heads on that step's batch, as ``soft_policy_loss`` and so on."""
         self.play = RecentPlay()
-        """Of the newest games, at the newest measurement."""
+        """Statistics of the newest games, at the newest measurement."""
         self.narrows: str | None = None
         """Why self-play explores too little."""
-        self._measured_at: int | None = None  # positions received by then
+        self._measured_at: int | None = None  # positions received by the newest measurement
 
     def measure(self) -> None:
-        """Measure equal samples of both splits, write them down, and draw the consequences."""
+        """Measure equal samples of both splits, record the figures, and adapt the pace."""
         size, learner = self._run.trainer.batch_size, self._training.learner
         measured = dict(self.measured)
         for split in SPLITS:
@@ -124,7 +124,7 @@ class Recorder:
         self.gradient_norm = learner.gradient_norm
         losses = learner.auxiliary_losses
         self.auxiliary_losses = {f"{name}_loss": loss for name, loss in losses.items()}
-        self.measured = measured  # at once, for those who read it from another thread
+        self.measured = measured  # replaced as a whole, because other threads read it
         self._measured_at = self._training.bucket.received
         event = self._observe()
         run, epoch, insert = self._run.name, self._epoch, self._stores.database.insert_train_metrics
@@ -139,7 +139,7 @@ class Recorder:
             self._tensorboard.write(learner.step, self.by_name())
 
     def is_sound(self) -> bool:
-        """Return whether training can go on from the present weights, by their loss on a sample.
+        """Return whether training can go on from the present weights, judged by a sample's loss.
 
         Raises:
             LostWeightsError: the loss is not finite.
@@ -149,9 +149,9 @@ class Recorder:
         return traced is None or self._training.learner.is_sound(traced)
 
     def look_again(self) -> None:
-        """While training waits: measure again once games for a whole interval have come in.
+        """Measure again during a wait, once games for a whole interval have arrived.
 
-        The interval is as many positions as pay for the steps between two measurements.
+        The interval is the number of positions that pay for the steps between two measurements.
         """
         bucket, watch = self._training.bucket, self._training.watch
         if self._measured_at is None:  # the trainer was restarted while it waited
@@ -164,7 +164,7 @@ class Recorder:
             self.measure()
 
     def by_name(self) -> dict[str, float]:
-        """The newest figures as ``train_policy_loss`` and so on, those that are known."""
+        """Return the newest known figures as ``train_policy_loss`` and so on."""
         watch = self._training.watch
         found = {"overfit": float(watch.active)}
         for split, measured in self.measured.items():
@@ -182,7 +182,7 @@ class Recorder:
         return {**found, **self.auxiliary_losses}
 
     def _warn(self) -> None:
-        """Write down what has begun to be wrong with training, or has ended."""
+        """Record each training warning that has begun or ended."""
         run, database, watch = self._run, self._stores.database, self._training.watch
         step, samples = self._training.learner.step, self._training.bucket.samples_per_position
         warnings = self._stores.ask(partial(database.training_warnings, run.name))
@@ -190,9 +190,9 @@ class Recorder:
         self.play = self._stores.ask(partial(database.recent_play, run.name))
         self.narrows = self.play.narrows(self._max_length, was_narrow="narrows" in told)
         overfit = f"{watch.explain()}: {watch.consequence(samples)}"
-        # Against the last events, not against the last look: a restart is no news, what a crash
-        # made untrue is told, and an event that this step has already (training may wait, and
-        # looks again) is written at the next one.
+        # Compared with the stored events, not with the last check: a restart is no news, and a
+        # state that a crash left untrue is corrected. If this step already has an event, because
+        # training waits and checks again, the next step writes it.
         for name, is_wrong, detail in (
             ("overfit", watch.active, overfit),
             ("narrow", self.narrows is not None, self.narrows or "self-play explores again"),

@@ -1,4 +1,4 @@
-"""The trainer service, wired: stores, folders, the thread that trains, metrics, heartbeat."""
+"""Wires the trainer service: stores, folders, the training thread, metrics, heartbeat."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 # One step of a large network on a slow machine, or the variants of one model, may take minutes.
 STUCK_SECONDS = 600.0
-# Longer than this, and the heartbeat says that a step or a publication takes its time.
+# After this time the heartbeat reports that a step or a publication takes long.
 SLOW_SECONDS = 30.0
 
 _log = structlog.get_logger()
@@ -44,10 +44,10 @@ _log = structlog.get_logger()
 async def serve(run: RunConfig, settings: ProcessSettings, stop: asyncio.Event) -> None:
     """Train until ``stop`` is set: alone, or as one of the processes that torchrun started.
 
-    All of torch's work is done in one thread; this loop only beats and serves metrics.
+    One thread does all of torch's work. This event loop only sends heartbeats and serves metrics.
 
     Raises:
-        ConfigError: a person must mend something; the message says what.
+        ConfigError: a person must fix something; the message says what.
         StaleEpochError: another trainer has taken over this run.
         IncompatibleModelError: the first model cannot be published.
         ZerofleetError: the trainer ran out of memory.
@@ -69,7 +69,7 @@ async def serve(run: RunConfig, settings: ProcessSettings, stop: asyncio.Event) 
 
 
 def follow(run: RunConfig, team: ProcessTeam) -> None:
-    """Be a process that does not lead: train as the leader says, without database or folders."""
+    """Train as the leader says, without database or folders, until it dismisses the team."""
     spec = games.spec(run.game.name)
     torch.set_num_threads(run.trainer.threads)
     team.follow(Learner(spec, run, team), (spec.observation_bytes, spec.num_actions))
@@ -82,7 +82,7 @@ async def lead(
     team: Team,
     thread: ThreadPoolExecutor,
 ) -> None:
-    """Be the process that leads and has the database; the others end with it.
+    """Lead the team's training as the process that has the database; the others end with it.
 
     Raises:
         ZerofleetError: as ``serve`` says.
@@ -117,16 +117,16 @@ async def lead(
 
 
 class TrainerThread:
-    """The run's trainer, seen from outside its thread; it begins by waiting for its stores.
+    """Controls the run's trainer from outside its thread; it begins by waiting for its stores.
 
     Args:
-        run: the run.
-        database: the record.
-        models: where models are published.
-        checkpoints: the run's.
+        run: the run file.
+        database: the database.
+        models: the store of published models.
+        checkpoints: the run's checkpoints.
         team: the processes that this one leads.
-        health: told at each round of the loop, which is what shows progress: the event loop of this
-            process comes round also while training is stuck.
+        health: the health server. Each round of the training loop reports to it, because the event
+            loop of this process still runs while training is stuck.
         data_folder: data folder of ``zerofleet up``; its files count toward the disk limit.
     """
 
@@ -152,7 +152,7 @@ class TrainerThread:
         self._turned = time.monotonic()
 
     def train(self) -> None:
-        """Take over as the run's trainer, then train until told to stop; blocks.
+        """Take over as the run's trainer, then train until told to stop. This call blocks.
 
         Raises:
             ZerofleetError: as ``serve`` says.
@@ -170,20 +170,21 @@ class TrainerThread:
             self._team.dismiss()
             raise
         except (MemoryError, RuntimeError) as error:
-            is_memory = isinstance(error, MemoryError) or "memory" in str(error)  # as torch says it
+            # torch reports a lack of memory as a RuntimeError whose text says so.
+            is_memory = isinstance(error, MemoryError) or "memory" in str(error)
             if is_memory and self._team.size == 1:
                 raise out_of_memory(run, error) from error
             raise
-        # After an error of another kind the others may be in the middle of a step, where they
-        # would not hear this: they end when the connection does.
+        # After any other error the team may be in the middle of a step and would not receive this.
+        # Its processes end with the connection.
         self._team.dismiss()
 
     def stop(self) -> None:
-        """Have ``train`` return after the step, or the wait, that it is in."""
+        """Make ``train`` return after its present step or wait."""
         self._stop.set()
 
     def pulse(self) -> Pulse[TrainerFigures]:
-        """The step, what is waited for, and the figures."""
+        """Return the step, the current wait and the figures."""
         trainer, quiet = self._trainer, time.monotonic() - self._turned
         waiting_for, status = str(self._waits), self._waits.status
         if not waiting_for and quiet >= SLOW_SECONDS:
@@ -195,7 +196,7 @@ class TrainerThread:
         return Pulse(trainer.step, waiting_for, trainer.figures(), status)
 
     def beating_pulse(self) -> Pulse[TrainerFigures] | None:
-        """The same; None while training is stuck: a heartbeat shows progress and not life."""
+        """Return the pulse; None while training is stuck, because a heartbeat shows progress."""
         is_stuck = time.monotonic() - self._turned >= STUCK_SECONDS
         return None if is_stuck else self.pulse()
 

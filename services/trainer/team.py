@@ -1,10 +1,13 @@
-"""Processes that train one network together, started by torchrun; or one process alone.
+"""Data-parallel training: processes started by torchrun that train one network.
 
 The process of rank 0 leads: it alone has the database, the window, the checkpoints and the models.
-It draws each batch, deals an equal share to each, itself included, and all average their
-gradients, which lie in one vector. Weights and momentum are equal everywhere from the start, so
-they stay equal. Batch normalisation takes the mean and variance of each share by itself, as in
-``DistributedDataParallel``; its running figures are averaged at each step, so they too agree.
+It draws each batch and scatters equal shares to all processes, itself included. All processes
+average their gradients, which lie in one vector. Weights and momentum start equal everywhere, so
+they stay equal.
+
+Batch normalisation uses the mean and variance of each share alone, as in
+``DistributedDataParallel``. Its running statistics are averaged at each step, so they stay equal
+too.
 """
 
 from __future__ import annotations
@@ -23,12 +26,12 @@ from zerofleet.errors import ConfigError
 from zerofleet.learning.learner import Learner, Team
 from zerofleet.learning.measurement import TrainBatch
 
-# Between two steps the leader may wait for games for days; torchrun ends those left behind.
+# The leader may wait days for games between two steps. If it dies, torchrun ends the others.
 PATIENCE = timedelta(days=365)
 
 
 class Order(IntEnum):
-    """What the leader says before each thing that all do together."""
+    """The leader's announcement of the next collective operation."""
 
     STEP = 1
     STATE = 2
@@ -46,9 +49,9 @@ class Said:
 
 
 class ProcessTeam(Team):
-    """This process among those that torchrun started.
+    """This process as a member of the team that torchrun started.
 
-    Batches and orders travel by gloo from memory to memory, gradients by NCCL between GPUs.
+    Gloo carries batches and orders from memory to memory. NCCL carries gradients between GPUs.
 
     Raises:
         ConfigError: a batch cannot be divided evenly.
@@ -88,7 +91,7 @@ class ProcessTeam(Team):
         return cast("TrainBatch", tuple(column[: self._rows] for column in batch))
 
     def average(self, vectors: Sequence[Tensor]) -> None:
-        """One sum over all processes, of all vectors at once."""
+        """Replace float vectors by their means over all processes, in one all-reduce."""
         whole = vectors[0] if len(vectors) == 1 else torch.cat(list(vectors))
         self._torch.all_reduce(whole)
         whole.div_(self.size)
@@ -105,7 +108,7 @@ class ProcessTeam(Team):
             self._torch.broadcast(tensor.contiguous(), 0)
 
     def dismiss(self) -> None:
-        """Let the others leave; done once, because then none of them hears any more."""
+        """Let the others leave; only the first call sends the order, as nobody listens after it."""
         if not self._dismissed:
             self._dismissed = True
             self._say(Order.LEAVE)
@@ -114,8 +117,8 @@ class ProcessTeam(Team):
         """Carry out the leader's orders until it dismisses the team.
 
         Args:
-            learner: of this process, which is not the leader.
-            row: bytes of an observation, and actions.
+            learner: the learner of this process, which is not the leader.
+            row: bytes of an observation, and number of actions.
         """
         while (said := self.hear()).order != Order.LEAVE:
             if said.order == Order.STATE:
@@ -123,29 +126,29 @@ class ProcessTeam(Team):
                 self.receive_state(state)
                 learner.restore(state, said.step, said.samples)
             else:
-                learner.seconds = said.seconds  # one clock, and so one learning rate
+                learner.seconds = said.seconds  # the leader's clock, so that learning rates agree
                 heads = learner.network.auxiliary
                 width = 0 if heads is None else heads.drawn_width
                 learner.train_on(self.receive_batch(row, width))
 
     def hear(self) -> Said:
         """Wait for the leader's next order."""
-        words = torch.empty(4, dtype=torch.float64)  # which holds whole numbers up to 2^53
+        words = torch.empty(4, dtype=torch.float64)  # exact for whole numbers up to 2^53
         self._torch.broadcast(words, 0)
         order, step, samples, seconds = cast("list[float]", words.tolist())  # pyright: ignore[reportUnknownMemberType]
         return Said(Order(int(order)), int(step), int(samples), seconds)
 
     def receive_state(self, state: Mapping[str, Tensor]) -> None:
-        """Take over the leader's tensors, in place; after ``STATE``."""
+        """Receive the leader's tensors in place, after ``STATE``."""
         for tensor in state.values():
             self._torch.broadcast(tensor, 0)
 
     def receive_batch(self, row: tuple[int, int], auxiliary_width: int = 0) -> TrainBatch:
-        """This process's share of a batch; after ``STEP``.
+        """Receive this process's share of a batch, after ``STEP``.
 
         Args:
-            row: bytes of an observation, and actions.
-            auxiliary_width: numbers of the auxiliary targets of a position.
+            row: bytes of an observation, and number of actions.
+            auxiliary_width: numbers in the auxiliary targets of one position.
         """
         observation_bytes, num_actions = row
         columns = [
@@ -165,7 +168,7 @@ class ProcessTeam(Team):
 
 
 def open_team(batch_size: int) -> Team | ProcessTeam:
-    """This process alone, or among those that torchrun started.
+    """Return the team that torchrun started, or a team of this process alone.
 
     Raises:
         ConfigError: a batch cannot be divided evenly.

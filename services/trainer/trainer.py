@@ -1,4 +1,4 @@
-"""The loop: read what came in, train as much as it paid for, save, publish."""
+"""The training loop: read new games, take the steps that they pay for, save, publish."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ from zerofleet.waiting import Backoff, StoppedError, WorkStatus
 POLL_SECONDS = 0.5
 _LOG_SECONDS = 15.0
 _PROGRESS_SECONDS = 2.0
-_LONGEST_GAP_SECONDS = 60.0  # between two steps, that count as training
+_LONGEST_GAP_SECONDS = 60.0  # most seconds between two steps that count as training
 
 _log = structlog.get_logger()
 
 
 class Trainer:
-    """One trainer of one run; the one that acquired the fence last may write.
+    """One trainer of one run; only the trainer that acquired the fence last may write.
 
     Args:
         run: the run file.
         stores: stores and folders.
-        resumed: what it goes on from.
-        tensorboard: shown what is measured.
+        resumed: the state to resume from.
+        tensorboard: gets the measurements; None: no TensorBoard.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class Trainer:
         spec = games.spec(run.game.name)
         self._run = run
         self._stores = stores
-        self._epoch = resumed.epoch  # of the fence; no pass over data
+        self._epoch = resumed.epoch  # the fence epoch, not a pass over the data
         self._training = resumed.training
         self._checkpoints = resumed.checkpoints
         self._window = window = Window(run, stores.database, resumed.training)
@@ -72,22 +72,22 @@ class Trainer:
             run, stores.database, stores.models, resumed.epoch, folder=stores.data_folder
         )
         self._publish_backoff = Backoff(1.0, 60.0)
-        self._publish_after = 0.0  # of the monotonic clock
+        self._publish_after = 0.0  # monotonic clock
         self._unpublished = ""  # why a model that is due is not published yet
         self._window_read = False
-        self._stepped: float | None = None  # when the last step began, of the monotonic clock
+        self._stepped: float | None = None  # when the last step began, monotonic clock
         self._next_poll = 0.0
         self._next_progress = 0.0
-        self._is_unsound = False  # as the last look at a checkpoint found
+        self._is_unsound = False  # result of the last check before a checkpoint
         self._next_log = 0.0
         self.lacks = ""
-        """What is missing for the next step, in words; empty while training."""
+        """Description of what the next step needs; empty while training."""
         self.status: WorkStatus = "running"
         """Idle while positions are missing, blocked if more positions alone would not help."""
 
     @property
     def step(self) -> int:
-        """Of SGD, taken since the run began."""
+        """Number of training steps since the run began."""
         return self._learner.step
 
     def run(self) -> None:
@@ -95,7 +95,7 @@ class Trainer:
 
         Raises:
             StaleEpochError: another trainer has taken over; nothing was written since.
-            ConfigError: a person must mend something.
+            ConfigError: a person must fix something.
             IncompatibleModelError: the first model cannot be published.
         """
         _log.info("trainer_started", step=self.step, epoch=self._epoch)
@@ -113,7 +113,7 @@ class Trainer:
         _log.info("trainer_stopped", step=self.step)
 
     def _refill(self) -> None:
-        """Read the whole window before training on it: its oldest part alone is not the window."""
+        """Read the whole window before training, so as not to train on its oldest part alone."""
         self._publish_if_due()
         while not self._stores.stop.is_set() and self._read():
             read = self._window.trained.positions
@@ -123,7 +123,7 @@ class Trainer:
             self._checkpoints.go_back(self._recorder.is_sound)
 
     def _turn(self) -> None:
-        """One round: what is due, then one step or one wait."""
+        """Run one round: everything that is due, then one step or one wait."""
         self._stores.turned()
         if self._checkpoints.due and self._is_sound():
             folder = self._stores.checkpoints.folder
@@ -132,7 +132,7 @@ class Trainer:
         if self._resign_threshold.due():
             self._stores.ask(self._resign_threshold.write)
         if self._forgetting.due():
-            # Not asked again until it succeeds: training goes on without it.
+            # Not repeated until it succeeds: training goes on without it.
             window = self._window
             games = window.trained.games + window.held_out.games + window.rejected
             self._forgetting.carry_out(HeldGames(games, window.next_tx))
@@ -145,12 +145,12 @@ class Trainer:
             self._train()
         elif not arrived:
             stuck = bool(self._unpublished) or self._window.blocker is not None
-            # Without a published model there will be no positions.
+            # Without a published model self-play produces no positions.
             self._lack(self._unpublished or missing, "blocked" if stuck else "idle")
             self._stores.stop.wait(POLL_SECONDS)
 
     def _is_sound(self) -> bool:
-        """Return whether a checkpoint of these weights is of use; if not, say so once."""
+        """Return whether a checkpoint of these weights would be useful; log once if not."""
         is_sound = self._recorder.is_sound()
         if not is_sound and not self._is_unsound:
             _log.warning(
@@ -164,7 +164,7 @@ class Trainer:
         return is_sound
 
     def _record_progress(self) -> None:
-        """Record how far training is: Redis, which has it too, may be down or take no writes."""
+        """Record the progress in Postgres, because Redis may be down or refuse writes."""
         now = time.monotonic()
         if not self._run.selfplay.max_ahead_positions or now < self._next_progress:
             return
@@ -179,12 +179,12 @@ class Trainer:
         if not self._window_read:
             return None
         bucket = self._training.bucket
-        # While it waits for games it has none unspent: self-play must not wait for it then.
+        # A trainer that waits for games reports none unspent, so that self-play does not pause.
         is_hungry = self._training.watch.waits or self._missing_positions() > 0
         return 0.0 if is_hungry else bucket.samples / bucket.rate
 
     def _missing(self) -> str:
-        """What is missing for a step now, in words; empty when one can be taken."""
+        """Describe what is missing for the next step; empty if it can be taken now."""
         training, watch = self._training, self._training.watch
         if watch.waits:
             self._recorder.look_again()
@@ -200,7 +200,7 @@ class Trainer:
         return f"{missing:,} positions{slowed}"
 
     def _lack(self, words: str, status: WorkStatus) -> None:
-        """Say what is missing, in the log only now and then: it changes with every game."""
+        """Report what is missing; log it only now and then, as it changes with every game."""
         self._stores.turned()
         self.lacks, self.status = words, status
         now = time.monotonic()
@@ -217,7 +217,7 @@ class Trainer:
         return was_page
 
     def _missing_positions(self) -> int:
-        """Positions that must still come in before the next step."""
+        """Return the number of positions that must still arrive before the next step."""
         settings = self._run.trainer
         return max(
             settings.min_positions - self._window.trained.positions,
@@ -228,7 +228,7 @@ class Trainer:
         size = self._run.trainer.batch_size
         now = time.monotonic()
         if self._stepped is not None:
-            # A store that was away for a night must not have used up the budget.
+            # A store that was down for a night must not use up the budget.
             self._learner.seconds += min(now - self._stepped, _LONGEST_GAP_SECONDS)
         self._stepped = now
         self._learner.train(self._window.sample(size, self._sample_seed("train")))
@@ -240,11 +240,11 @@ class Trainer:
         return sample_seed(self._run.seed, purpose, self._learner.step)
 
     def _publish_if_due(self) -> None:
-        """Publish; while the store of models is away, train on and try later, each time later."""
+        """Publish if a model is due; while the model store is down, train on and back off."""
         if not self._publisher.due(self.step) or time.monotonic() < self._publish_after:
             return
         try:
-            # First of all: making variants takes minutes.
+            # Check the store first, because making variants takes minutes.
             self._stores.models.check()
             self._stores.on_disk("model folder", self._stores.models.staging, self._publish)
         except StoreUnavailableError as error:
@@ -277,7 +277,7 @@ class Trainer:
         return self._training.learner
 
     def figures(self) -> TrainerFigures:
-        """For the heartbeat and the metrics; may be asked for from another thread."""
+        """Return the figures for heartbeat and metrics; safe to call from another thread."""
         bucket, watch, window = self._training.bucket, self._training.watch, self._window
         measured, auxiliary = self._recorder.measured, self._recorder.auxiliary_losses
         return TrainerFigures(
@@ -309,7 +309,7 @@ class Trainer:
         )
 
     def _model_figures(self) -> dict[str, float]:
-        """What is kept with a published model: how it fits, and what its weights are."""
+        """Return the figures stored with a published model: its losses and its EMA settings."""
         settings, figures = self._run.trainer, self._recorder.by_name()
         if settings.average_decay:
             figures["average_decay"] = settings.average_decay
@@ -318,12 +318,12 @@ class Trainer:
 
 
 class ResignThresholdWriter:
-    """Has Postgres compute v_resign every so many seconds, and says when it changes.
+    """Has Postgres compute v_resign at fixed intervals, and logs each change.
 
     Args:
         run: name of the run.
-        settings: whether, how often, and from which games.
-        database: of the run's games.
+        settings: the ``[resign]`` section.
+        database: the database of the run's games.
     """
 
     def __init__(self, run: str, settings: ResignSection, database: Resignations) -> None:
@@ -334,11 +334,15 @@ class ResignThresholdWriter:
         self._threshold: float | None = None
 
     def due(self, now: float | None = None) -> bool:
-        """Whether it is time; ``now`` is that of the monotonic clock, in seconds."""
+        """Return whether it is time to compute the threshold.
+
+        Args:
+            now: the monotonic clock, in seconds.
+        """
         return self._settings.enabled and (time.monotonic() if now is None else now) >= self._next
 
     def write(self, now: float | None = None) -> None:
-        """Have it computed and written down now.
+        """Compute and store the threshold now.
 
         Raises:
             StoreUnavailableError: Postgres does not answer.

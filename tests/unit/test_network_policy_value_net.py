@@ -30,7 +30,13 @@ class Board:
 TIC_TAC_TOE = Board((3, 3, 3), 9)
 CONNECT_FOUR = Board((3, 6, 7), 7)
 GO_19 = Board((17, 19, 19), 362)
-PAPER = {"channels": 256, "policy_channels": 2, "value_channels": 1, "value_hidden": 256}
+PAPER: dict[str, Any] = {
+    "value_head": "scalar",
+    "channels": 256,
+    "policy_channels": 2,
+    "value_channels": 1,
+    "value_hidden": 256,
+}
 
 
 @pytest.mark.parametrize("shape", [(3, 3, 3), (3, 6, 7), (17, 9, 9), (1, 1, 1), (2, 4, 4)])
@@ -64,7 +70,8 @@ def parameters_by_hand(board: Board, section: NetworkSection) -> int:
     policy += section.policy_channels * points * board.num_actions + board.num_actions
     value = convolution(channels, section.value_channels, 1)
     value += section.value_channels * points * section.value_hidden + section.value_hidden
-    value += section.value_hidden + 1
+    outputs = 3 if section.value_head == "outcome" else 1
+    value += outputs * (section.value_hidden + 1)
     return tower + policy + value
 
 
@@ -74,8 +81,8 @@ def parameters_by_hand(board: Board, section: NetworkSection) -> int:
         # AlphaGo Zero's two networks on 19x19: 19 and 39 residual blocks of 256 filters.
         (GO_19, NetworkSection(blocks=19, **PAPER), 22_827_877),
         (GO_19, NetworkSection(blocks=39, **PAPER), 46_441_317),
-        (CONNECT_FOUR, NetworkSection(blocks=5, channels=64), 375_386),
-        (TIC_TAC_TOE, NetworkSection(blocks=2, channels=32), 39_026),
+        (CONNECT_FOUR, NetworkSection(blocks=5, channels=64), 375_516),
+        (TIC_TAC_TOE, NetworkSection(blocks=2, channels=32), 39_156),
     ],
 )
 def test_number_of_parameters(board: Board, section: NetworkSection, expected: int) -> None:

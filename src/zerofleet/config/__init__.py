@@ -1,6 +1,6 @@
-"""The run file (what is trained, and how) and the settings of a process (where things are).
+"""The run file (what to train, and how) and the settings of a process (addresses and folders).
 
-Keys of a run come from the run file, from ``ZEROFLEET_SET`` over it, and from ``--set`` over both.
+The run file sets the keys of a run. ``ZEROFLEET_SET`` overrides it, and ``--set`` overrides both.
 All other ``ZEROFLEET_*`` variables name addresses, folders and secrets. An unknown key is an error
 that names the nearest known one.
 """

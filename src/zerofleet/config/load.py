@@ -28,13 +28,13 @@ _Settings = TypeVar("_Settings", bound=ProcessSettings)
 
 _KEY = re.compile(rf"\b(?:{'|'.join(RunConfig.model_fields)})\.[a-z_]+\b")
 """A key with its section, in the text of a mistake."""
-_TRAINED_BYTES = 16  # of a weight, its gradient, the optimizer's average and a copy to save, fp32
+_TRAINED_BYTES = 16  # per weight: itself, gradient, optimizer's average, copy to save; all fp32
 
 
 def find_run_file(path: Path) -> Path:
-    """The run file that a person names: a path, or the name of one that zerofleet comes with.
+    """Return the run file for a path, or for the name of a run file that zerofleet ships.
 
-    ``connect_four`` is zerofleet's own where no file here is called so.
+    ``connect_four`` means the shipped file unless a file of that name exists here.
     """
     is_name = path.parent == Path() and not path.suffix
     own = _OWN_RUN_FILES / f"{path}.toml"
@@ -45,16 +45,16 @@ def find_run_file(path: Path) -> Path:
 
 
 def load_run(path: Path, overrides: Overrides | None = None, *, checked: bool = False) -> RunConfig:
-    """Read a run file, as ``find_run_file`` understands its name.
+    """Read a run file, found by ``find_run_file``.
 
     Args:
         path: the run file, or its name.
-        overrides: keys given over the file; by default those of ``ZEROFLEET_SET``.
+        overrides: keys that override the file; by default from ``ZEROFLEET_SET``.
         checked: also make the checks of ``check_fit``, which need the game and this machine.
 
     Raises:
-        ConfigError: a line for each mistake that names the file, the variable or the option, the
-            key, the value and the way out.
+        ConfigError: one line for each mistake. It names the file, variable or option, the key, the
+            value and the fix.
     """
     path = find_run_file(path)
     try:
@@ -84,8 +84,8 @@ def _read(
 ) -> tuple[RunConfig | None, list[str]]:
     """Return the run, and a line for each mistake; with mistakes, the run without these keys.
 
-    Checks of several keys are only made once each key alone is good. So what is left after a
-    mistake is read again, and what it says about a key that was left out is ignored.
+    Checks of several keys are only made once each key alone is valid. So after a mistake the
+    remaining keys are read again, and mistakes about a key that was left out are ignored.
     """
     mistakes: list[str] = []
     dropped: set[str] = set()
@@ -107,9 +107,9 @@ def _without(values: Values, error: ValidationError, dropped: set[str]) -> Value
     """Return the values without the keys that have a mistake; None if that leaves no run.
 
     Args:
-        values: of the run.
-        error: what is wrong with them. A check of several keys names the one to change first.
-        dropped: gets the keys that are left out.
+        values: the run's values.
+        error: the mistakes in them. A check of several keys names the one to change first.
+        dropped: the set to which the left-out keys are added.
     """
     left = copy.deepcopy(values)
     for each in error.errors():
@@ -131,7 +131,10 @@ def _about_others(lines: Sequence[str], dropped: set[str]) -> list[str]:
 
 
 def _misfits(run: RunConfig) -> Sequence[str]:
-    """Return what ``check_fit`` finds; an unknown game is another mistake."""
+    """Return the mistakes that ``check_fit`` finds.
+
+    Another check reports an unknown game.
+    """
     from zerofleet import games
 
     try:
@@ -147,16 +150,16 @@ def run_file_text(
     keys: Mapping[str, Any] | None = None,
     overrides: Overrides | None = None,
 ) -> str:
-    """Return a run file's text in which every key that was given over it has the run's value.
+    """Return a run file's text in which every overridden key has the run's value.
 
-    A key that was unset is left out: TOML has no null. The text names the format of its keys, and a
-    copy that 1.0 kept is carried over.
+    An unset key is left out, because TOML has no null. The text names the format of its keys. A
+    copy stored by 1.0 is converted to today's keys.
 
     Args:
         path: the run file; its comments and all other keys stay as they are.
-        run: as ``load_run`` read it.
-        keys: sections with further keys that get the run's value, where that is not the file's.
-        overrides: keys given over the file; by default those of ``ZEROFLEET_SET``.
+        run: the run as ``load_run`` read it.
+        keys: sections with further keys to write, where the run's value is not the file's.
+        overrides: keys that override the file; by default from ``ZEROFLEET_SET``.
     """
     text = path.read_text(encoding="utf-8")
     in_file = tomllib.loads(text)
@@ -173,7 +176,7 @@ def run_file_text(
                 given = {**given, section: {**given.get(section, {}), name: None}}
     if not given:
         return text
-    import tomlkit  # of what `zerofleet up` needs; services and images do without
+    import tomlkit  # only `zerofleet up` needs it; services and images run without it
 
     document = tomlkit.parse(text)
     _put(document, given, values)
@@ -181,12 +184,12 @@ def run_file_text(
 
 
 def read_settings(kind: type[_Settings], arguments: Sequence[str]) -> _Settings:
-    """The settings of a service: the run file is its only argument, the rest is environment.
+    """Read a service's settings: the run file from its argument, the rest from the environment.
 
-    Without the argument ``ZEROFLEET_RUN_FILE`` says which run file is meant.
+    Without the argument, ``ZEROFLEET_RUN_FILE`` names the run file.
 
     Raises:
-        ConfigError: one line that names the variable, its value and the way out.
+        ConfigError: one line that names the variable, its value and the fix.
     """
     run_file = arguments[0] if arguments else os.environ.get(f"{ENV_PREFIX}RUN_FILE")
     if len(arguments) > 1 or not run_file:
@@ -206,7 +209,7 @@ def stored_run(values: dict[str, Any]) -> RunConfig:
     """Rebuild a run from its configuration in Postgres, which 1.0 may have stored.
 
     Raises:
-        ValueError: a newer zerofleet stored it, or somebody else.
+        ValueError: a newer zerofleet, or another program, stored it.
     """
     values = copy.deepcopy(values)
     if "format" not in values:
@@ -215,7 +218,7 @@ def stored_run(values: dict[str, Any]) -> RunConfig:
 
 
 def _carried_text(text: str) -> str:
-    """Return the text of a run file of 1.0 with today's keys; its comments stay."""
+    """Convert the text of a run file of 1.0 to today's keys; its comments stay."""
     import tomlkit
 
     document = tomlkit.parse(text)
@@ -226,13 +229,13 @@ def _carried_text(text: str) -> str:
 def _put(
     table: MutableMapping[str, Any], given: Mapping[str, Any], values: Mapping[str, Any]
 ) -> None:
-    """Give ``table`` the keys of ``given``, with their values in ``values``."""
+    """Write the keys of ``given`` into ``table``, with their values from ``values``."""
     for key, inner in given.items():
         value = values[key]
         if value is None:
             table.pop(key, None)
         elif isinstance(inner, Mapping):
-            if not isinstance(table.get(key), MutableMapping):  # not there, or a game as a word
+            if not isinstance(table.get(key), MutableMapping):  # missing, or a game as a string
                 table[key] = {}
             _put(table[key], cast("Mapping[str, Any]", inner), value)
         else:
@@ -240,7 +243,7 @@ def _put(
 
 
 def _nearest(path: Path) -> str:
-    """The file beside it that may have been meant, or those that zerofleet comes with."""
+    """Return a hint: a similarly named file in the same folder, or the run files of zerofleet."""
     others = [other.name for other in path.parent.glob("*.toml") if other != path]
     near = difflib.get_close_matches(path.name, others, n=1, cutoff=0.5)
     if near:
@@ -255,13 +258,13 @@ def _explained(
     """Return one line for each mistake.
 
     Args:
-        error: what pydantic found.
+        error: the mistakes that pydantic found.
         source: the run file.
-        values: what the file says, with the keys given over it.
-        overrides: these keys.
+        values: the file's contents, with the overrides applied.
+        overrides: the overrides.
     """
     problems = error.errors()
-    # A rule of a game is a number or a word: a table is a misspelt section.
+    # A rule of a game is a number or a word. A table is a misspelt section.
     rule_like = [
         [str(part) for part in each["loc"]]
         for each in problems
@@ -269,7 +272,7 @@ def _explained(
     ]
     rules = _rules_hint(rule_like, values)
     lines: list[str] = []
-    meant: set[str] = set()  # keys that a misspelt one may stand for are not missing
+    meant: set[str] = set()  # keys that may only be misspelt, and so are not reported as missing
     for each in sorted(problems, key=lambda problem: problem["type"] == "missing"):
         location = [str(part) for part in each["loc"]]
         key = ".".join(location)
@@ -288,7 +291,8 @@ def _explained(
         elif not location:
             lines.append(f"{where}: {message}")
         elif each["type"] == "value_error" and isinstance(each["input"], dict):
-            lines.append(f"{where}: {key}: {message}")  # of several keys, which the message names
+            # A mistake of several keys, which the message names.
+            lines.append(f"{where}: {key}: {message}")
         elif given is not None and given.key == key:
             lines.append(f"{where}: {message}")
         else:
@@ -301,7 +305,7 @@ def _rules_hint(unknown: Sequence[Sequence[str]], values: Mapping[str, Any]) -> 
 
     Args:
         unknown: paths of the unknown keys.
-        values: what the file and the environment say.
+        values: the contents of the file and the environment.
     """
     from zerofleet import games
 
@@ -370,7 +374,7 @@ def check_fit(run: RunConfig, sizes: _Sizes) -> None:
 
     Args:
         run: the run file.
-        sizes: of its game.
+        sizes: the sizes of its game.
 
     Raises:
         ConfigError: one line for each check that failed.
@@ -408,7 +412,7 @@ def check_sizes(settings: TrainerSection, max_length: int) -> None:
     """Refuse sizes that make the trainer wait forever.
 
     Args:
-        settings: the sizes.
+        settings: the ``[trainer]`` section.
         max_length: most plies of a game.
 
     Raises:
@@ -438,8 +442,8 @@ def check_policy_head(network: NetworkSection, sizes: _Board) -> None:
     """Refuse a policy head that the game or the network does not allow.
 
     Raises:
-        ConfigError: the actions are not the points of the board, nor one more; or pooling leaves no
-            channel.
+        ConfigError: the game has neither as many actions as points nor one more, or pooling leaves
+            no channel.
     """
     _, rows, columns = sizes.observation_shape
     points, actions = rows * columns, sizes.num_actions

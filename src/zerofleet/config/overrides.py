@@ -1,4 +1,4 @@
-"""Keys given over a run file: ``ZEROFLEET_SET=KEY=VALUE,...``, and ``--set KEY=VALUE`` above it."""
+"""Overrides of run-file keys: ``ZEROFLEET_SET=KEY=VALUE,...``, and ``--set KEY=VALUE`` over it."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _OPENING, _CLOSING = "([{", ")]}"
 
 @dataclass(frozen=True, slots=True)
 class Override:
-    """A key that somebody gave a value over the run file."""
+    """A key or section with a value that overrides the run file."""
 
     label: str
-    """The option or variable with the text that was given."""
+    """Option or variable, with its text, for messages."""
     key: str
-    """The key, with its section before the dot; or a section."""
+    """Key, with its section before the dot; or a section."""
     value: object
 
     def holds(self, location: Sequence[str]) -> bool:
@@ -40,15 +40,15 @@ class Override:
 
 @dataclass(frozen=True, slots=True)
 class Overrides:
-    """All keys that were given over a run file, the strongest last."""
+    """All overrides of a run file, the strongest last."""
 
     given: tuple[Override, ...] = ()
     mistakes: tuple[str, ...] = ()
-    """A line for each text that gives no key."""
+    """Message for each text that is not a valid override."""
 
     @classmethod
     def read(cls, options: Sequence[str] = ()) -> Self:
-        """Read the variable, and the options of a command above it.
+        """Read the environment variable and the command's options, which override it.
 
         Args:
             options: the texts of ``--set``.
@@ -68,7 +68,7 @@ class Overrides:
 
     @property
     def values(self) -> Values:
-        """The keys in their sections."""
+        """The overriding values, nested by section."""
         nested = (
             reduce(lambda inner, part: {part: inner}, reversed(each.key.split(".")), each.value)
             for each in self.given
@@ -76,12 +76,12 @@ class Overrides:
         return reduce(merge, cast("Iterator[Values]", nested), {})
 
     def source_of(self, location: Sequence[str]) -> Override | None:
-        """Return what gave the value at a location; None: the run file."""
+        """Return the override that gave the value at a location; None: the run file gave it."""
         return next((each for each in reversed(self.given) if each.holds(location)), None)
 
 
 def variables_of_keys() -> list[str]:
-    """List the variables that name a key of the run file, with the way to give it."""
+    """Return a message for each variable named like a run-file key, with the way to set it."""
     mistakes: list[str] = []
     for variable in sorted(os.environ):
         path = variable.upper().removeprefix(ENV_PREFIX).lower().split("__")
@@ -140,7 +140,7 @@ def _known_keys(path: Sequence[str]) -> list[str]:
 
 
 def _split(text: str) -> list[str]:
-    """Split at commas that are in no brackets and no quotes."""
+    """Split at commas outside brackets and quotes."""
     parts, start, depth, is_quoted = list[str](), 0, 0, False
     for index, letter in enumerate(text):
         if letter == '"':
@@ -158,7 +158,7 @@ def _split(text: str) -> list[str]:
 
 
 def _override(source: str, text: str) -> Override | str:
-    """Return what KEY=VALUE gives, or the mistake in it."""
+    """Parse ``KEY=VALUE``; return the override, or a message about the mistake in it."""
     label = f"{source}{text}"
     key, equals, value = text.partition("=")
     path = key.strip().split(".")

@@ -1,4 +1,4 @@
-"""Presets of a run file, as deviations from the defaults."""
+"""Presets of a run file, as differences from the defaults."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PLAIN: Values = {
         "random_opening_plies": 0,
     },
     "resign": {"enabled": False},
-    "network": {"blocks": 5, "channels": 64, "value_head": "scalar"},
+    "network": {"value_head": "scalar"},
     "trainer": {
         "optimizer": "sgd",
         "learning_rate": (0.01,),
@@ -27,8 +27,6 @@ PLAIN: Values = {
         "value_lambda": 1.0,
         "growing_window": False,
         "average_decay": 0.0,
-        "publish_every_steps": 1_000,
-        "checkpoint_every_steps": 1_000,
     },
     "precision": {"variants": ()},
     "evaluator": {"test": "fixed", "threshold": 0.55},
@@ -53,7 +51,7 @@ _PAPER: Values = {
 
 
 def merge(below: Values, above: Values) -> Values:
-    """Return ``below`` with the keys of ``above`` written over it, section by section."""
+    """Return ``below``, overwritten by the keys of ``above``, section by section."""
     merged = dict(below)
     for key, value in above.items():
         known = merged.get(key)

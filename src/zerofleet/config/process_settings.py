@@ -1,4 +1,4 @@
-"""Where a process finds the others: addresses, folders and secrets."""
+"""Settings of a process: addresses, folders and secrets."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _REDIS_URL = "redis://127.0.0.1:6379/0"
 
 
 class ProcessSettings(BaseSettings):
-    """Where a process finds the others; from ``ZEROFLEET_*`` or the command line.
+    """Addresses, folders and secrets of a process, from ``ZEROFLEET_*`` or the command line.
 
-    Secrets stay in files, which are read again where they change (docs/security.md).
+    Secrets stay in files, which are read again when they change (docs/security.md).
     """
 
     model_config = SettingsConfigDict(
@@ -36,52 +36,52 @@ class ProcessSettings(BaseSettings):
     run_file: Path
     """The run file."""
     database_url: str = _DATABASE_URL
-    """Postgres, as an SQLAlchemy or libpq URL."""
+    """URL of Postgres, for SQLAlchemy or libpq."""
     database_password_file: Path | None = None
-    """File whose first line is Postgres' password."""
+    """File whose first line is the password for Postgres."""
     redis_url: str = _REDIS_URL
-    """Redis or Valkey; ``redis://USER@host`` for a user of its own, ``rediss://`` for TLS."""
+    """URL of Redis or Valkey. ``redis://USER@host`` logs in as a user, ``rediss://`` uses TLS."""
     redis_password_file: Path | None = None
-    """File whose first line is the password of Redis' user."""
+    """File whose first line is the password for Redis."""
     inference_address: str = "127.0.0.1:8001"
-    """The inference service, ``host:port`` or any gRPC target."""
+    """Address of the inference service: ``host:port`` or any gRPC target."""
     listen_address: str = "127.0.0.1:8001"
-    """Where the inference service listens."""
+    """Address on which the inference service listens."""
     metrics_address: str | None = None
-    """Where Prometheus metrics are served over HTTP: ``host:port``, or ``:port`` for that port on
-    every address of the machine; unset: nowhere."""
+    """Address that serves Prometheus metrics over HTTP: ``host:port``, or ``:port`` for all
+    addresses of the machine. Unset: no metrics are served."""
     health_address: str | None = None
-    """Where a plaintext gRPC server answers probes (``grpc.health.v1``, nothing else)."""
+    """Address of a plaintext gRPC server that only answers health checks (``grpc.health.v1``)."""
     tls_folder: Path | None = None
-    """Folder with ``tls.crt``, ``tls.key`` and ``ca.crt``: all gRPC of this process is TLS, as a
-    server and as a client; unset: plaintext."""
+    """Folder with ``tls.crt``, ``tls.key`` and ``ca.crt``. With it, this process uses TLS for all
+    gRPC, as a server and as a client. Unset: plaintext."""
     client_certificates: Literal["required", "optional"] = "required"
-    """Whether a server with TLS insists on a certificate of the client."""
+    """Whether a server with TLS requires a client certificate."""
     token_file: Path | None = None
     """File whose first line is the bearer token that this process sends."""
     token_roles_file: Path | None = None
-    """Tokens that a server accepts: TOML, ``[[tokens]]`` with ``name``, ``role`` and ``sha256``;
-    unset: no token is asked for."""
+    """TOML file of the tokens that a server accepts: ``[[tokens]]`` with ``name``, ``role`` and
+    ``sha256``. Unset: no token is required."""
     allow_plaintext: bool = False
-    """Listen and dial without TLS also where others than this machine could read along."""
+    """Allow gRPC without TLS beyond this machine, where others may read the traffic."""
     model_folder: Path = Path("models")
-    """The folder of published models."""
+    """Folder of published models."""
     model_store: str | None = None
-    """URL of a bucket of published models, ``s3://bucket/prefix``; unset: ``model_folder``."""
+    """URL of a bucket of published models, ``s3://bucket/prefix``. Unset: ``model_folder``."""
     model_store_credentials: Path | None = None
-    """Credentials for the bucket, a file in the format of AWS' shared credentials."""
+    """File with the bucket's credentials, in the format of AWS' shared credentials file."""
     model_store_endpoint: str | None = None
     """URL of an S3-compatible server other than AWS."""
     checkpoint_folder: Path = Path("checkpoints")
-    """The folder of the trainer's checkpoints."""
+    """Folder of the trainer's checkpoints."""
     worker: str | None = None
-    """Name of this process in records and heartbeats; unset: host name and process id."""
+    """Name of this process in records and heartbeats. Unset: host name and process id."""
     trials_only: bool = False
-    """The evaluator plays trials (``zerofleet match``) and nothing else: no model is promoted."""
+    """Let the evaluator play only test matches (``zerofleet match``). It promotes no model."""
     reflection: bool = False
     """Offer gRPC server reflection."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
-    """The least severe record that is logged."""
+    """Lowest severity that is logged."""
 
     @property
     def worker_name(self) -> str:
@@ -93,7 +93,7 @@ class ProcessSettings(BaseSettings):
     @model_validator(mode="before")
     @classmethod
     def _name_password_files(cls, values: dict[str, Any]) -> dict[str, Any]:
-        """Let the URLs name the files, so that a process that is given a URL can log in with it."""
+        """Put the password files into the URLs, so that a URL is enough to log in."""
         given = dict(values)
         for store, default in cls._stores.items():
             path = given.get(f"{store}_password_file")

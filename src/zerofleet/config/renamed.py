@@ -1,8 +1,8 @@
 """Keys and values of zerofleet 1.0, and their places today.
 
 A run file with a key of 1.0 is refused, and the message names the new place. The copies that 1.0
-kept, in data folders and in Postgres, are carried over: they get today's keys, and the values that
-1.0 had as defaults are written out.
+stored in data folders and in Postgres are converted: they get today's keys, and the defaults of 1.0
+are written out as values.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from typing import Any, cast
 MARKER = "zerofleet.json"
 """File of a data folder that names its run."""
 OF_1_0 = "run-1.0.toml"
-"""File of a data folder that 1.0 made: its run file as 1.0 kept it."""
+"""File of a data folder that 1.0 made: the run file as 1.0 stored it."""
 FORMAT = 2
-"""Format of a run file's keys; the copies that 1.0 kept name none."""
+"""Format of a run file's keys; copies stored by 1.0 name no format."""
 
 _TO_SELFPLAY = (
     "full_search_share",
@@ -44,7 +44,7 @@ _TO_SELFPLAY = (
 )
 
 MOVED = {f"search.{key}": f"selfplay.{key}" for key in _TO_SELFPLAY}
-"""Today's place of each key that moved."""
+"""Today's key for each key that moved."""
 
 _FIXED = "no run needed another value"
 _NO_GAIN = "it was measured to give nothing (docs/learning.md)"
@@ -80,7 +80,13 @@ GONE: dict[str, tuple[object, str]] = {
     "scaling.max_wait": (1.0, _FIXED),
     "scaling.inference_load": (0.8, _FIXED),
 }
-"""The value that each key without a successor had by default, and why it is gone."""
+"""Default value of each key without a successor, and the reason why the key is gone."""
+
+_DEFAULTS: dict[str, dict[str, Any]] = {
+    "network": {"blocks": 5, "channels": 64},
+    "trainer": {"publish_every_steps": 1_000, "checkpoint_every_steps": 1_000},
+}
+"""Defaults of 1.0 that differ today, where no preset set them."""
 
 _FAST: dict[str, dict[str, Any]] = {
     "search": {"root": "puct", "num_simulations": 100},
@@ -100,14 +106,9 @@ _FAST: dict[str, dict[str, Any]] = {
         "prune_targets": True,
         "play_pruned": False,
     },
-    "network": {"blocks": 5, "channels": 64},
-    "trainer": {
-        "samples_per_position": 8.0,
-        "publish_every_steps": 1_000,
-        "checkpoint_every_steps": 1_000,
-    },
+    "trainer": {"samples_per_position": 8.0},
 }
-"""What 1.0 had by default, its preset ``fast``, where today's defaults differ."""
+"""Defaults of 1.0 (its preset ``fast``) that differ from today's."""
 
 Table = MutableMapping[str, Any]
 
@@ -122,24 +123,25 @@ def renamed(key: str) -> str:
 
 
 def is_of_1_0(path: Path, values: MutableMapping[str, Any]) -> bool:
-    """Return whether a run file is the copy that 1.0 kept in a data folder.
+    """Return whether a run file is the copy that 1.0 stored in a data folder.
 
     Args:
         path: the run file.
-        values: what it says.
+        values: its contents.
     """
     is_copy = path.name in ("run.toml", OF_1_0) and (path.parent / MARKER).exists()
     return is_copy and "format" not in values
 
 
 def carry_over(values: Table) -> list[str]:
-    """Give a run file of 1.0 today's keys, with the values that it had.
+    """Convert a run file of 1.0 to today's keys in place; its values stay the same.
 
     Args:
-        values: what the file says, as a dictionary or as a TOML document, which keeps its comments.
+        values: the file's contents, as a dictionary or as a TOML document, which keeps its
+            comments.
 
     Returns:
-        A line for each key that is gone and had another value than the default.
+        A line for each key that is gone and had a value other than the default.
     """
     dropped: list[str] = []
     for path, (default, reason) in GONE.items():
@@ -153,13 +155,21 @@ def carry_over(values: Table) -> list[str]:
         if table is not None and key in table:
             section, _, new_key = new_path.partition(".")
             _section(values, section)[new_key] = table.pop(key)
-    if values.get("preset", "fast") == "fast":
+    preset = values.get("preset", "fast")
+    if preset in ("fast", "plain"):  # agz set all of these itself
+        _write_out(values, _DEFAULTS)
+    if preset == "fast":
         values.pop("preset", None)
-        for section, defaults in _FAST.items():
-            table = _section(values, section)
-            for key, value in defaults.items():
-                table.setdefault(key, copy.copy(value))
+        _write_out(values, _FAST)
     return dropped
+
+
+def _write_out(values: Table, defaults: dict[str, dict[str, Any]]) -> None:
+    """Add each key that the file leaves out."""
+    for section, keys in defaults.items():
+        table = _section(values, section)
+        for key, value in keys.items():
+            table.setdefault(key, copy.copy(value))
 
 
 def _place(values: Table, path: str) -> tuple[Table | None, str]:
@@ -170,7 +180,7 @@ def _place(values: Table, path: str) -> tuple[Table | None, str]:
 
 
 def _section(values: Table, name: str) -> Table:
-    """Return a section, made if the file has none."""
+    """Return a section; create it if the file has none."""
     if not isinstance(values.get(name), MutableMapping):
         values[name] = {}
     return values[name]

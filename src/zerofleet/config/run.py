@@ -1,4 +1,4 @@
-"""One run: all sections of its run file. Inference, evaluation and scaling are defined here."""
+"""The whole run file, and its sections for inference, evaluation and scaling."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from zerofleet.config.training import (
 from zerofleet.prediction import Precision, VariantPrecision
 
 ANCHOR = re.compile(r"random|search|gnugo:([1-9]|10)")
-"""The names of opponents that never change."""
+"""Names of opponents that never change."""
 
 
 def _each_once(value: tuple[VariantPrecision, ...]) -> tuple[VariantPrecision, ...]:
@@ -36,73 +36,75 @@ def _each_once(value: tuple[VariantPrecision, ...]) -> tuple[VariantPrecision, .
 
 
 class PrecisionSection(Section):
-    """``[precision]``: variants of each model, and what they may lose against fp32."""
+    """``[precision]``: quantized variants of each model, and bounds on their error."""
 
     variants: Annotated[tuple[VariantPrecision, ...], AfterValidator(_each_once)] = Field(
         default=("int8",), json_schema_extra=BASIC
     )
-    """Precisions in which each model is published besides fp32: ``int8`` for CPUs, ``fp16`` for
-    GPUs."""
+    """Precisions in which each model is published in addition to fp32: ``int8`` for CPUs, ``fp16``
+    for GPUs."""
     max_policy_kl: float = Field(default=0.005, gt=0)
-    """Bound on a variant's policy error: the mean KL divergence from fp32, nats. A variant above it
+    """Highest policy error of a variant: mean KL divergence from fp32, in nats. A variant above it
     is refused."""
     max_value_difference: float = Field(default=0.02, gt=0)
-    """Bound on a variant's value error: the mean absolute difference from fp32. A variant above it
-    is refused."""
+    """Highest value error of a variant: mean absolute difference from fp32. A variant above it is
+    refused."""
     calibration_positions: ClassVar[int] = 512
-    """Positions of the training window from which int8 takes its ranges; random play while it has
+    """Positions of the training window that calibrate int8; from random play while the window has
     fewer."""
     check_positions: ClassVar[int] = 1024
-    """Held-out positions on which a variant is checked; random play while there are fewer."""
+    """Validation positions on which a variant is checked; from random play while there are
+    fewer."""
 
 
 class InferenceSection(Section):
-    """``[inference]``: how predictions are batched, and what they are computed on."""
+    """``[inference]``: batching, hardware and precision of predictions."""
 
     max_batch_rows: int = Field(default=1024, ge=1, json_schema_extra=BASIC)
-    """Most rows of one batch, and of one request. On a GPU every batch size takes memory."""
+    """Most positions in one batch, and in one request. On a GPU every batch size takes memory."""
     max_queue_rows: int = Field(default=16_384, ge=1)
-    """Most rows in the queue. Further requests are refused with RESOURCE_EXHAUSTED."""
+    """Most positions in the queue. Further requests are refused with RESOURCE_EXHAUSTED."""
     sessions: int = Field(default=0, ge=0, json_schema_extra=BASIC)
-    """Batches computed at the same time. On the CPU each takes one thread; on a GPU a second one
+    """Batches computed at the same time. On the CPU each one takes a thread. On a GPU a second one
     overlaps copies with computation. 0: one on the CPU, two on a GPU."""
     provider: Literal["auto", "cpu", "cuda", "tensorrt", "openvino"] = "auto"
-    """Hardware that runs the network. ``auto`` is CUDA if the installed ONNX Runtime has it and it
-    works, otherwise the CPU."""
+    """ONNX Runtime execution provider that runs the network. ``auto`` takes CUDA if it is installed
+    and works, otherwise the CPU."""
     require_gpu: bool = Field(default=False, json_schema_extra=BASIC)
     """Stop with an error instead of running without a GPU."""
     precision: Literal["auto", Precision] = "auto"
-    """Variant of a model that answers, if it was published and accepted. ``auto`` measures which is
-    fastest here, and takes another one than fp32 if it is at least 15% faster."""
+    """Variant of a model that answers, if it was published and accepted. ``auto`` measures the
+    variants on this machine, and leaves fp32 for one that is at least 15% faster."""
 
 
 class ScalingSection(Section):
     """``[scaling]``: the rule of the autoscaler and of the advice in ``zerofleet status``."""
 
     min_workers: int = Field(default=1, ge=1)
-    """Fewest self-play workers."""
+    """Lowest number of self-play workers."""
     max_workers: int = Field(default=100, ge=1, json_schema_extra=BASIC)
-    """Most self-play workers."""
+    """Highest number of self-play workers."""
     min_inference: int = Field(default=1, ge=1)
-    """Fewest inference replicas."""
+    """Lowest number of inference replicas."""
     max_inference: int = Field(default=1, ge=1, json_schema_extra=BASIC)
-    """Most inference replicas; 1: inference is not scaled."""
+    """Highest number of inference replicas; 1: inference is not scaled."""
     grow_above: ClassVar[float] = 1.1
     """Scale up when the useful number of workers exceeds the current one by this factor. Kubernetes
-    ignores steps of less than a tenth."""
+    ignores changes of less than a tenth."""
     shrink_below: ClassVar[float] = 0.8
-    """Scale down when less than this share of the workers was of use for
+    """Scale down when less than this share of the workers was useful for
     ``shrink_after_seconds``."""
     shrink_after_seconds: float = Field(default=600.0, gt=0)
-    """Seconds for which workers must have been too many before the fleet scales down."""
+    """Seconds with too many workers before the fleet scales down."""
     max_wait: ClassVar[float] = 1.0
-    """Queue wait of a request / computation of a batch above which more workers do not help."""
+    """Ratio of a request's queue wait to the time of a batch, above which more workers do not
+    help."""
     inference_load: ClassVar[float] = 0.8
-    """Share of their capacity in rows a second that inference replicas are planned for."""
+    """Target load of inference replicas, as a share of their capacity in positions a second."""
     window_seconds: float = Field(default=60.0, gt=0)
-    """Seconds over which figures are averaged."""
+    """Seconds over which measurements are averaged."""
     every_seconds: float = Field(default=10.0, gt=0)
-    """Seconds between two looks at the fleet."""
+    """Seconds between two scaling decisions."""
 
     @model_validator(mode="after")
     def _least_before_most(self) -> ScalingSection:
@@ -125,16 +127,17 @@ def _all_known(anchors: tuple[str, ...]) -> tuple[str, ...]:
 
 
 class EvaluatorSection(Section):
-    """``[evaluator]``: matches and the gate."""
+    """``[evaluator]``: matches between a new model and the best one, and promotion."""
 
     gate: bool = Field(default=True, json_schema_extra=BASIC)
     """Play a match before promoting a model, as AlphaGo Zero did. Off: promote every model that
     loads, as AlphaZero did (Silver et al. 2018)."""
     test: Literal["fixed", "sprt"] = "sprt"
-    """``fixed`` plays all games, then applies the threshold. ``sprt`` is a sequential test on pairs
-    that may stop early (Wald 1945, on pentanomial pair scores), then the threshold."""
+    """Test of a match. ``fixed`` plays all games, then applies the threshold. ``sprt`` is a
+    sequential test that may stop early (Wald 1945, on pentanomial pair scores); if it does not
+    decide, the threshold does."""
     games: int = Field(default=400, ge=2, json_schema_extra=BASIC)
-    """Most games of a match, in pairs of one opening with colours swapped."""
+    """Most games of a match. The two games of a pair share an opening and swap colours."""
     num_simulations: int = Field(default=100, ge=1, json_schema_extra=BASIC)
     """Simulations for each move of a match."""
     threshold: float = Field(default=0.5, ge=0, le=1, json_schema_extra=BASIC)
@@ -142,13 +145,13 @@ class EvaluatorSection(Section):
     draws_only: Literal["promote", "reject"] = "promote"
     """Verdict of a match in which every game was drawn."""
     sprt_elo: tuple[float, float] = (0.0, 35.0)
-    """Elo difference, logistic, under the two hypotheses of the sequential test."""
+    """Logistic Elo differences of the two hypotheses of the sequential test."""
     sprt_error: ClassVar[float] = 0.05
     """Probability of either wrong verdict of the sequential test."""
     opening_plies: int = Field(default=4, ge=0, json_schema_extra=BASIC)
-    """Random plies at the start of each pair, so that its games differ."""
+    """Random plies at the start of each pair, so that pairs differ."""
     pairs_at_once: int = Field(default=32, ge=1)
-    """Pairs of a sequential test in play at the same time."""
+    """Pairs that a sequential test plays at the same time."""
 
     @model_validator(mode="after")
     def _hypotheses_in_order(self) -> EvaluatorSection:
@@ -158,15 +161,15 @@ class EvaluatorSection(Section):
 
 
 class RatingSection(Section):
-    """``[rating]``: games that rate promoted models, whatever the gate says."""
+    """``[rating]``: games that rate promoted models; they decide no promotion."""
 
     every: int = Field(default=1, ge=1, json_schema_extra=BASIC)
-    """Rate the first promoted model and every Nth after it. Without a gate every model is promoted,
-    and rating all of them would cost more CPU than a gate."""
+    """Rate the first promoted model and every Nth one after it. Raise it with ``evaluator.gate``
+    off: every model is then promoted, and rating all of them would cost more CPU than a gate."""
     games: int = Field(default=20, ge=0, json_schema_extra=BASIC)
     """Games against each opponent, in pairs with colours swapped; 0: rate by matches alone."""
     opponents: tuple[int, ...] = (1, 5, 15)
-    """Opponents among the rated models, by how many places earlier they come."""
+    """Opponents among the rated models: 5 is the model five places earlier."""
     anchors: Annotated[tuple[str, ...], AfterValidator(_all_known)] = Field(
         default=("random", "search"), json_schema_extra=BASIC
     )
@@ -179,19 +182,19 @@ class RatingSection(Section):
 
 
 class ExamSection(Section):
-    """``[exam]``: the error rate against perfect play, where perfect play is known."""
+    """``[exam]``: error rate compared with perfect play, for games whose perfect play is known."""
 
     num_simulations: int = Field(default=100, ge=1, json_schema_extra=BASIC)
     """Simulations for each move of the examined player."""
     positions: int = Field(default=300, ge=1)
-    """Positions of each sample, in games that are not walked in full."""
+    """Positions in each sample, for games too large to examine every line of play."""
 
 
 class GoalSection(Section):
-    """``[goal]``: where ``zerofleet up --until goal`` ends."""
+    """``[goal]``: when ``zerofleet up --until goal`` stops."""
 
     exam_error_rate: float = Field(ge=0, le=1, json_schema_extra=BASIC)
-    """Error rate at or under which a promoted model reaches the goal."""
+    """Highest error rate in the exam with which a promoted model reaches the goal."""
 
 
 def _plain_name(value: str) -> str:
@@ -210,7 +213,7 @@ def _no_fast(value: object) -> object:
 
 
 def _check_rate(preset: Values, given: object) -> None:
-    """Refuse an optimizer at the rate of another one: it learns nothing, or too much."""
+    """Refuse an optimizer with another optimizer's learning rate: it would not learn well."""
     trainer = cast("Values", given) if isinstance(given, dict) else {}
     known = preset.get("optimizer", TrainerSection.model_fields["optimizer"].default)
     named = trainer.get("optimizer", known)
@@ -229,17 +232,17 @@ class RunConfig(BaseModel):
     )
 
     name: Annotated[str, AfterValidator(_plain_name)] = Field(json_schema_extra=BASIC)
-    """Name of the run. Its rows, its models and its pointer carry it."""
+    """Name of the run, in its rows, its models and its pointer to the best model."""
     format: Literal[2] = 2
-    """Format of the keys. A run file need not name it. The copy in a data folder does, so that a
-    later version can read it."""
+    """Format of the keys; a run file may leave it out. The copy in a data folder names it, so that
+    a later version can read the copy."""
     seed: int = Field(default=1, ge=0, lt=2**63, json_schema_extra=BASIC)
     """Seed of the network's first weights and of all sampling."""
     preset: Annotated[Literal["agz", "plain"] | None, BeforeValidator(_no_fast)] = Field(
         default=None, json_schema_extra=BASIC
     )
-    """Values to start from in place of the defaults: ``agz`` has the numbers of the AlphaGo Zero
-    paper, ``plain`` is the bare algorithm. Unset: the defaults, which are what we recommend."""
+    """Values that replace the defaults. ``agz`` has the numbers of the AlphaGo Zero paper,
+    ``plain`` is the bare algorithm. Unset: the defaults, which we recommend."""
     game: GameSection
     search: SearchSection = SearchSection()
     resign: ResignSection = ResignSection()
@@ -262,7 +265,7 @@ class RunConfig(BaseModel):
         if isinstance(values.get("game"), str):
             values = {**values, "game": {"name": values["game"]}}
         preset = values.get("preset")
-        # Of another preset the field's check says so.
+        # The field's own check reports an unknown preset.
         base = PRESETS.get(preset, {}) if isinstance(preset, str) else {}
         _check_rate(base.get("trainer", {}), values.get("trainer"))
         return merge(base, values)

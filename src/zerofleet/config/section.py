@@ -1,12 +1,12 @@
-"""The base of every section of the run file."""
+"""Base class of the run file's sections."""
 
 from pydantic import BaseModel, ConfigDict, ValidationInfo, field_validator
 from pydantic.config import JsonDict
 
 BASIC: JsonDict = {"basic": True}
-"""Mark of a key that many runs set. Every other key is advanced."""
+"""Marks a key that many runs set. Every other key is advanced."""
 
-_MOST = 2**31 - 1  # of the core and of an integer in Postgres
+_MOST = 2**31 - 1  # largest integer of the core, and of an integer column in Postgres
 _MOST_SAMPLES = 2**63 - 1
 
 

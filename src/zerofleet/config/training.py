@@ -1,4 +1,4 @@
-"""What learns and what is kept: ``[network]``, ``[trainer]``, ``[overfit]``, ``[retention]``."""
+"""Learning and storage sections: ``[network]``, ``[trainer]``, ``[overfit]``, ``[retention]``."""
 
 from __future__ import annotations
 
@@ -14,31 +14,31 @@ class NetworkSection(Section):
     """``[network]``: the residual network with the papers' two heads."""
 
     blocks: int = Field(default=4, ge=0, le=512, json_schema_extra=BASIC)
-    """Residual blocks after the first convolution. More blocks learn more from a position and cost
-    more time."""
+    """Number of residual blocks. More blocks learn more from a position and cost more time."""
     channels: int = Field(default=48, ge=1, le=4096, json_schema_extra=BASIC)
-    """Filters of every convolution of the tower."""
+    """Filters of every convolution of the tower. More filters learn more from a position and cost
+    more time."""
     policy_channels: int = Field(default=2, ge=1, le=1024)
     """Filters of the policy head's 1x1 convolution."""
     policy_head: Literal["dense", "convolutional"] = Field(default="dense", json_schema_extra=BASIC)
-    """``convolutional`` computes the logit of an action from the surroundings of its point, and
-    that of a pass from the whole board (Wu 2019, appendix A). It is for games with as many actions
-    as points, or one more, in the order of the points: Go, Othello and m,n,k. ``dense`` fits every
-    game."""
+    """Last layer of the policy head. ``dense`` fits every game. ``convolutional`` computes the
+    logit of an action from the surroundings of its point, and the logit of a pass from the whole
+    board (Wu 2019, appendix A). It fits games with one action for each point, in the order of the
+    points, and at most one more: Go, Othello and m,n,k."""
     value_channels: int = Field(default=1, ge=1, le=1024)
     """Filters of the value head's 1x1 convolution."""
     value_hidden: int = Field(default=64, ge=1, le=65_536)
     """Width of the value head's hidden layer (256 in the paper)."""
     value_head: Literal["scalar", "outcome"] = "outcome"
-    """``scalar`` is one number, learnt by squared error, as in the paper. ``outcome`` is
-    probabilities of win, draw and loss as in Lc0, learnt by cross-entropy. It models the game as
-    two half-point coin tosses with win probability p = (1 + value) / 2; the model answers P(win) -
-    P(loss)."""
+    """Form of the value. ``scalar`` is one number, learnt by squared error, as in the paper.
+    ``outcome`` is the probabilities of win, draw and loss as in Lc0, learnt by cross-entropy. It
+    models the game as two half-point coin tosses with win probability p = (1 + value) / 2. The
+    model then answers P(win) - P(loss)."""
     global_pooling: bool = Field(default=False, json_schema_extra=BASIC)
-    """Every third block, and the policy head, also see means and maxima over the whole board (Wu
-    2019, section 3.3). Switch it on for boards of 9x9 and more."""
+    """Give every third block, and the policy head, means and maxima over the whole board (Wu 2019,
+    section 3.3). Switch it on for boards of 9x9 and more."""
     squeeze_excitation: bool = False
-    """Each block scales its filters by what the whole board shows (Hu et al. 2018)."""
+    """Let each block scale its filters by a summary of the whole board (Hu et al. 2018)."""
 
 
 class TrainerSection(Section):
@@ -49,97 +49,103 @@ class TrainerSection(Section):
     learning_rate: tuple[Annotated[float, Field(ge=0)], ...] = Field(
         default=(0.12,), json_schema_extra=BASIC
     )
-    """Learning rate, or several that follow each other at ``learning_rate_steps``. Each optimizer
-    needs its own."""
+    """Learning rates, in order; ``learning_rate_steps`` says when each one takes over. Change it
+    with ``optimizer``, because each optimizer needs its own."""
     learning_rate_steps: tuple[int, ...] = ()
-    """Steps at which the learning rate changes, one fewer than the rates."""
+    """Steps at which the next learning rate takes over: one fewer than there are rates."""
     budget_samples: int = Field(default=0, ge=0)
-    """Samples after which the learning rate has fallen to a twentieth along a cosine, and stays
-    there (Loshchilov and Hutter 2017, arXiv 1608.03983, section 3); 0: no budget. Of two budgets,
-    the one nearer to its end counts. A budget larger than what was used raises the rate again."""
+    """Length of training in samples; 0: no budget. The learning rate falls along a cosine to a
+    twentieth at the end of the budget, and stays there (Loshchilov and Hutter 2017, arXiv
+    1608.03983, section 3). With two budgets, the one nearer to its end counts. Raising a budget
+    that is used up raises the rate again."""
     budget_minutes: float = Field(default=0.0, ge=0, json_schema_extra=BASIC)
-    """Minutes of training after which the learning rate has fallen to a twentieth, as with
-    ``budget_samples``; 0: no budget. They count from the first step, over restarts. More than a
-    minute between two steps counts as one minute."""
+    """Length of training in minutes; 0: no budget. It has the effect of ``budget_samples``. Minutes
+    count from the first step and continue after a restart. A gap of more than a minute between two
+    steps counts as one minute."""
     annealing_share: float = Field(default=0.25, gt=0, le=1)
-    """Last share of the budget, over which the rate falls."""
+    """Share of the budget, at its end, over which the learning rate falls."""
     warmup_samples: int = Field(default=20_000, ge=0)
-    """Samples over which the rate rises in a straight line from a twentieth."""
+    """Samples over which the learning rate rises linearly from a twentieth."""
     optimizer: Literal["sgd", "adamw", "muon"] = Field(default="muon", json_schema_extra=BASIC)
-    """SGD with momentum as in the paper, AdamW (Loshchilov and Hutter 2019, arXiv 1711.05101), or
-    Muon (Jordan et al. 2024). Muon makes the steps of convolution kernels larger than 1x1
-    orthogonal; all other weights take an SGD step at the same rate. Measured learning rates: 0.06
-    for SGD, 0.002 for AdamW, 0.12 for Muon."""
+    """Optimizer: SGD with momentum as in the paper, AdamW (Loshchilov and Hutter 2019, arXiv
+    1711.05101), or Muon (Jordan et al. 2024). Muon orthogonalizes the steps of convolution kernels
+    larger than 1x1; all other weights take an SGD step at the same rate. Measured learning rates:
+    0.06 for SGD, 0.002 for AdamW, 0.12 for Muon."""
     momentum: float = Field(default=0.9, ge=0, lt=1)
     """Momentum of SGD and Muon; for AdamW, the decay of the gradient's mean."""
     l2: float = Field(default=1e-4, ge=0)
-    """Weight c of ``c * |theta|^2`` in the loss, for SGD and for the weights that take an SGD step
-    with Muon."""
+    """L2 regularization: weight c of ``c * |theta|^2`` in the loss. It applies to SGD, and with
+    Muon to the weights that take an SGD step."""
     weight_decay: float = Field(default=0.01, ge=0)
     """Decoupled weight decay of AdamW, and of Muon for its kernels. Each step subtracts
     ``learning_rate * weight_decay * weight``."""
     value_loss_weight: ClassVar[float] = 1.0
-    """Weight of the value's loss in the total, next to the policy's cross-entropy."""
+    """Weight of the value loss in the total loss; the policy's cross-entropy has weight 1."""
     value_lambda: float = Field(default=0.9, ge=0, le=1, json_schema_extra=BASIC)
-    """Lambda of the value target, a lambda-return of the searches' root values and the result
-    (Sutton and Barto 2018, section 12.1); 1: the result alone, as in the paper. Raise it for longer
-    games: 0.97 for 60 plies, 0.98 for 100."""
+    """Lambda of the value target, a lambda-return over the root values of the searches and the
+    game's result (Sutton and Barto 2018, section 12.1). 1: the result alone, as in the paper. Raise
+    it for longer games: 0.97 for 60 plies, 0.98 for 100."""
     soft_policy_weight: float = Field(default=0.0, ge=0)
-    """Loss weight of an auxiliary head that predicts the policy target at a temperature of 4
-    (KataGo, docs/KataGoMethods.md, "Auxiliary Soft Policy Target", has 8); 0: no head. Published
-    models have no auxiliary heads; they only help the tower to learn."""
+    """Loss weight of an auxiliary head that predicts the policy target at a temperature of 4; 0: no
+    head. KataGo uses 8 (docs/KataGoMethods.md, "Auxiliary Soft Policy Target"). Auxiliary heads
+    only help the tower to learn; published models have none."""
     opponent_policy_weight: float = Field(default=0.0, ge=0)
-    """Loss weight of an auxiliary head that predicts the opponent's next policy, where that ply had
-    a full search (Wu 2019, arXiv 1902.10565, section 3.4: 0.15); 0: no head."""
+    """Loss weight of an auxiliary head that predicts the opponent's next policy; 0: no head. It
+    learns from plies whose next ply had a full search (Wu 2019, arXiv 1902.10565, section 3.4:
+    0.15)."""
     final_planes_weight: float = Field(default=0.0, ge=0)
-    """Loss weight of an auxiliary head that predicts who owns each point at the end, as a mean over
-    the points (Wu 2019, section 4.1: 1.5); 0: no head. Only Go and Othello have owners, and
-    resigned games have none."""
+    """Loss weight of an auxiliary head that predicts the owner of each point at the end, as a mean
+    over the points; 0: no head (Wu 2019, section 4.1: 1.5). Only Go and Othello have owners, and
+    games that were resigned have none."""
     final_score_weight: float = Field(default=0.0, ge=0)
     """Loss weight of an auxiliary head that predicts the final lead, in sides of the board, by
-    Huber loss; 0: no head. It applies to the games of ``final_planes_weight``."""
+    Huber loss; 0: no head. It applies to the same games as ``final_planes_weight``."""
     window_games: int = Field(default=500_000, ge=1)
-    """Most recent games that are sampled."""
+    """Size of the replay window in games: training samples from this many of the newest games."""
     window_positions: int = Field(default=1_000_000, ge=1, json_schema_extra=BASIC)
-    """Most positions of the window, which is held in memory."""
+    """Size of the replay window in positions, which are held in memory. The smaller of the two
+    sizes applies."""
     growing_window: bool = True
-    """Sample the newest ``c (1 + beta ((N / c)^alpha - 1) / alpha)`` of all N positions so far (Wu
-    2019, appendix C), within the window. Off: sample the whole window."""
+    """Start with a small window and let it grow. Training samples the newest
+    ``c (1 + beta ((N / c)^alpha - 1) / alpha)`` of all N positions so far (Wu 2019, appendix C),
+    within the window. Off: sample the whole window."""
     growing_window_positions: int = Field(default=250_000, ge=1)
-    """c of the growing window: up to this many positions, all are sampled."""
+    """Parameter c of the growing window. While the run has up to this many positions, all are
+    sampled."""
     growing_window_alpha: ClassVar[float] = 0.75
-    """alpha of the growing window (Wu 2019, appendix C)."""
+    """Exponent alpha of the growing window (Wu 2019, appendix C)."""
     growing_window_beta: ClassVar[float] = 0.4
-    """beta of the growing window: its growth when N = c."""
+    """Parameter beta of the growing window: its growth per new position when N = c."""
     min_positions: int = Field(default=2_000, ge=1, json_schema_extra=BASIC)
     """Positions in the window before training starts."""
     samples_per_position: float = Field(default=4.0, gt=0, json_schema_extra=BASIC)
-    """Replay ratio: samples that each new position pays for (KataGo on one machine: 8)."""
+    """Replay ratio: number of samples that training draws for each new position (KataGo on one
+    machine: 8)."""
     least_samples_per_position: float | None = Field(default=None, gt=0)
-    """Replay ratio while the trainer is behind by half of ``selfplay.max_ahead_positions``. Lower
-    than ``samples_per_position``, it lets self-play pause less and bring more games. Unset: the
+    """Replay ratio while the trainer is behind by half of ``selfplay.max_ahead_positions``. Set it
+    lower than ``samples_per_position`` to let self-play pause less and bring more games. Unset: the
     same."""
     held_out_share: float = Field(default=0.05, ge=0, lt=1)
-    """Share of games in the validation set, which is never trained on. Games are chosen by a hash
-    of their uid."""
+    """Share of games in the validation set, which is never trained on. A hash of a game's uid
+    selects them."""
     publish_every_steps: int = Field(default=500, ge=1, json_schema_extra=BASIC)
     """Steps between two published models."""
     checkpoint_every_steps: int = Field(default=500, ge=1, json_schema_extra=BASIC)
-    """Steps between two checkpoints, the most that a crash loses."""
+    """Steps between two checkpoints. A crash loses at most this many steps."""
     metrics_every_steps: int = Field(default=100, ge=1)
     """Steps between two measurements of the losses, on training and validation games."""
     average_decay: float = Field(default=0.75, ge=0, lt=1)
-    """Decay of the EMA of snapshots that is published, at first their mean; 0: publish the last
-    weights."""
+    """Decay of the EMA of weight snapshots that is published; 0: publish the last weights. The
+    first snapshots are averaged equally."""
     average_every_steps: int = Field(default=50, ge=1)
-    """Steps between two snapshots."""
+    """Steps between two snapshots of the EMA."""
     augment: bool = True
     """Train on each position under a random symmetry of the board."""
     mixed_precision: Literal["auto", "off", "bf16", "fp16"] = "auto"
-    """Precision of the forward pass. ``auto`` takes bf16 on a GPU that has it, and on a CPU with
-    AVX-512 BF16 or AMX if the network has 32 channels or more."""
+    """Precision of the forward pass. ``auto`` takes bf16 on a GPU that supports it, and on a CPU
+    with AVX-512 BF16 or AMX if the network has 32 channels or more."""
     compile: bool = False
-    """Compile the network with torch.compile. It starts slowly and is faster afterwards on GPUs."""
+    """Compile the network with torch.compile. Training starts slowly and is then faster on GPUs."""
     tensorboard: bool = False
     """Also write the metrics as TensorBoard events, next to the checkpoints (extra
     ``tensorboard``)."""
@@ -148,17 +154,17 @@ class TrainerSection(Section):
 
     @property
     def first_step_positions(self) -> int:
-        """Positions before the first step: the fewest of a window, or what one batch costs."""
+        """Positions before the first step: ``min_positions``, or what one batch costs if more."""
         return max(self.min_positions, math.ceil(self.batch_size / self.samples_per_position))
 
     def budget_used(self, samples: int, seconds: float) -> float | None:
         """Return the share of the budget that is used up, above 1 after its end.
 
-        None without a budget.
+        It is None without a budget.
 
         Args:
             samples: positions drawn so far.
-            seconds: of training so far.
+            seconds: seconds of training so far.
         """
         parts = ((samples, self.budget_samples), (seconds, 60 * self.budget_minutes))
         shares = [used / budget for used, budget in parts if budget]
@@ -166,7 +172,7 @@ class TrainerSection(Section):
 
     @property
     def auxiliary_weights(self) -> dict[str, float]:
-        """Of each auxiliary target that is learnt, by its name."""
+        """Loss weight of each auxiliary target that is learnt, by its name."""
         weights = {
             "soft_policy": self.soft_policy_weight,
             "opponent_policy": self.opponent_policy_weight,
@@ -177,7 +183,7 @@ class TrainerSection(Section):
 
     @property
     def drawn_targets(self) -> list[str]:
-        """Those that a replay buffer gives, which knows them by these names."""
+        """Names of the auxiliary targets that the replay buffer provides, under the same names."""
         return [name for name in self.auxiliary_weights if name != "soft_policy"]
 
     @model_validator(mode="after")
@@ -196,25 +202,25 @@ class TrainerSection(Section):
 
 
 class OverfitSection(Section):
-    """``[overfit]``: when held-out games are predicted worse than those trained on."""
+    """``[overfit]``: the reaction when validation losses are above training losses."""
 
     action: Literal["slow", "wait", "off"] = "slow"
-    """Reaction to overfitting. ``slow``: new positions pay for a quarter of the training. ``wait``:
-    no step until new games close the gap. ``off``: only record it."""
+    """Reaction to overfitting. ``slow``: lower the replay ratio to a quarter. ``wait``: take no
+    step until new games close the gap. ``off``: only record it."""
     max_policy_gap: float = Field(default=0.2, gt=0)
-    """Most that the validation policy loss may exceed the training one, nats."""
+    """Highest allowed gap between validation and training policy loss, in nats."""
     max_value_gap: float = Field(default=0.1, gt=0)
-    """Most that the validation value loss may exceed the training one, squared error."""
+    """Highest allowed gap between validation and training value loss, as squared error."""
     smoothing: ClassVar[float] = 0.8
-    """Decay of the exponential averages of the gaps, over measurements."""
+    """Decay of the EMAs of the gaps, per measurement."""
     slow_factor: ClassVar[float] = 0.25
-    """While overfitting, a new position pays for this share of ``samples_per_position``."""
+    """Factor on the replay ratio, ``samples_per_position``, while overfitting."""
     min_positions: int = Field(default=1_000, ge=1)
-    """Held-out positions needed before anything is concluded."""
+    """Validation positions needed before overfitting is judged."""
 
 
 class RetentionSection(Section):
-    """``[retention]``: what is kept on disk.
+    """``[retention]``: how long searches and model files stay on disk.
 
     Games, their moves and results, matches and figures are kept forever.
     """
@@ -222,22 +228,22 @@ class RetentionSection(Section):
     forget: bool = True
     """Drop old searches and remove old models' files. Off: keep everything."""
     searches_days: float = Field(default=1.0, ge=0, le=1_000_000)
-    """Keep searches (the table ``positions``) this many days longer than the trainer's window
-    reaches back."""
+    """Days to keep searches (the table ``positions``) after the trainer's window no longer needs
+    them."""
     max_disk_gb: float | None = Field(default=None, ge=0, le=1e9, json_schema_extra=BASIC)
-    """Most disk space to use, in GB. Near it, the trainer drops the oldest searches that training
+    """Disk limit in GB; 0: no limit. Near it, the trainer drops the oldest searches that training
     does not need, even within ``searches_days``. Games, results, matches and promotions stay.
-    ``zerofleet up`` counts the whole data folder, a cluster its database. 0: no limit. Unset: 20
-    for ``zerofleet up`` with its own Postgres, otherwise no limit."""
+    ``zerofleet up`` counts the whole data folder, a cluster counts its database. Unset: 20 for
+    ``zerofleet up`` with its own Postgres, otherwise no limit."""
     partition_hours: int = Field(default=24, ge=1, le=24 * 365)
-    """Length of a partition of searches, in hours; ``max_disk_gb`` may shorten it. Searches are
-    dropped by partition."""
+    """Hours of searches in one partition; ``max_disk_gb`` may shorten it. Searches are dropped by
+    whole partitions."""
     models_newest: int = Field(default=20, ge=2)
-    """Keep the files of this many of the newest models, in addition to all promoted ones."""
+    """Number of the newest models whose files are kept, in addition to all promoted models."""
     models_every: ClassVar[int] = 10
-    """The files of every Nth model are kept, too."""
+    """Interval N: the files of every Nth model are kept, too."""
 
     @property
     def limit_bytes(self) -> float | None:
-        """The disk limit; None: there is none."""
+        """Disk limit in bytes; None: no limit."""
         return 1e9 * self.max_disk_gb if self.forget and self.max_disk_gb else None

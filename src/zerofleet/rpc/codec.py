@@ -1,4 +1,4 @@
-"""Arrays to messages and back, with every check that an untrusted message needs.
+"""Convert arrays to messages and back, with every check that an untrusted message needs.
 
 Tensors are raw little-endian bytes in row-major order: observations as packed bits (UINT8), policy
 logits as FP16 (measured: a KL divergence of 4e-9 against FP32, at half the bytes), values as FP32.
@@ -18,14 +18,14 @@ from zerofleet.rpc.schema.open_inference import ModelInferRequest, ModelInferRes
 
 BEST = "best"
 PRECISION = "precision"  # a parameter of requests and answers; servers may not know it
-SHA256 = "sha256"  # a parameter of answers; older servers and those of others do not send it
+SHA256 = "sha256"  # a parameter of answers; older servers and other vendors' do not send it
 MOST_ID_CHARACTERS = 256
 MAX_MESSAGE_BYTES = 64 * 1024 * 1024
 
 _FP16 = np.dtype(np.float16).newbyteorder("<")
 _FP32 = np.dtype(np.float32).newbyteorder("<")
 
-# What an error repeats of a message, which may be large.
+# An error quotes at most this much of a message, which may be large.
 _MOST_CHARACTERS = 60
 _MOST_VALUES = 4
 
@@ -78,7 +78,9 @@ def encode_request(
 
 
 def decode_request(request: ModelInferRequest, shape: RequestShape) -> NDArray[np.uint8]:
-    """The observations of a request, ``[batch, observation_bytes]`` uint8, read-only, not copied.
+    """Return the observations of a request as a read-only view, not a copy.
+
+    They are ``[batch, observation_bytes]`` uint8.
 
     Raises:
         InvalidRequestError: names what was sent and what is expected.
@@ -114,7 +116,7 @@ def decode_request(request: ModelInferRequest, shape: RequestShape) -> NDArray[n
 
 
 def _some(first: Sequence[object], count: int) -> str:
-    """The first of so many values, for an error."""
+    """Quote the first of ``count`` values, for an error."""
     shown = ", ".join(map(repr, first))
     return shown if len(first) == count else f"{shown}, ... ({count} of them)"
 

@@ -4,8 +4,8 @@ CREATE FUNCTION adopt_unfinished(
 RETURNS TABLE (game_uid uuid, record json, epoch integer)
 LANGUAGE sql SECURITY DEFINER SET search_path = public, pg_temp
 BEGIN ATOMIC
-    -- A save that ran beside the game's submission may have left a row of a finished game. One that
-    -- is locked just now stays until the next time, and is not adopted.
+    -- A save that ran at the same time as the game's submission may have left a row of a finished
+    -- game. A row that is locked just now stays until the next call, and is not adopted.
     DELETE FROM unfinished_games WHERE game_uid IN (
         SELECT u.game_uid FROM unfinished_games AS u
         WHERE u.run = in_run AND u.lease_until <= now()

@@ -126,7 +126,7 @@ BEGIN
         RAISE EXCEPTION 'a transaction stores one delivery of games: commit it first'
             USING ERRCODE = 'invalid_parameter_value';
     END IF;
-    -- The trainer makes partitions ahead; while it is away, the next one is made here.
+    -- The trainer makes partitions ahead; while it is down, the next one is made here.
     IF partitions_due() THEN
         -- Without a partition for now the rows of this batch would be on their way to
         -- positions_default while another session makes that partition: wait until it has.

@@ -1,15 +1,15 @@
 -- Which games a trainer may read, and what keeps it from the others.
 --
 -- games.tx is the number of the transaction that stored a game. A page of games ends below every
--- transaction that is still open and may yet store one: such a one would otherwise commit below a
--- page that was read, and its games be skipped. Open transactions that cannot store a game do not
--- count, however long they stay open:
---   - those of another database: a session stays in the database that it logged in to;
---   - those of sessions that logged in as zerofleet_console or zerofleet_visitor: the trigger
+-- open transaction that may still store a game. Otherwise that transaction could commit below a page
+-- that was already read, and its games would be skipped. Open transactions that cannot store a game
+-- do not count, however long they stay open:
+--   - transactions in another database: a session stays in the database that it logged in to;
+--   - transactions of sessions that logged in as zerofleet_console or zerofleet_visitor: the trigger
 --     never_by_console refuses their games, whatever they were granted.
--- Whether a transaction is one of these is looked up after the statement's snapshot was taken, and
--- what is not found counts. A session's entry and its transaction's number are read one after the
--- other; so that they belong together, ask this in the first statement of a transaction.
+-- The function looks this up after the statement's snapshot was taken. A transaction that it does not
+-- find counts. It reads a session's entry and the transaction's number one after the other. Call it
+-- in the first statement of a transaction, so that the two belong together.
 CREATE FUNCTION window_end() RETURNS xid8
 LANGUAGE sql STABLE
 AS $$

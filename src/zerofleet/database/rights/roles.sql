@@ -20,12 +20,12 @@ BEGIN
 END
 $$;
 
--- What a connection of ours sets for itself, for connections that cannot: a pooler such as pgbouncer
--- passes no options on. The timeouts are wider than ours. Those of the console and of visitors of the
--- page guard against accidents; what these roles may do is decided by their grants. Where an
--- administrator has set something, all of it is theirs; settings that server.sql makes do not count.
--- The trainer and the evaluator of a run are few, people and dashboards too; of workers there may be
--- any number, so their bound is the pooler's.
+-- Our own connections make these settings for themselves. Other connections cannot: a pooler such as
+-- pgbouncer passes no options on. The timeouts are longer than ours. The settings of the console and
+-- of visitors of the page guard against accidents; their grants decide what these roles may do.
+-- Where an administrator has set anything for a role, nothing is set here; settings that server.sql
+-- makes do not count as such. A run has few trainers, evaluators, people and dashboards. It may have
+-- any number of workers, so the pooler limits those.
 DO $$
 DECLARE
     limits record;
@@ -87,8 +87,8 @@ $$;
 REVOKE ALL ON SCHEMA public FROM PUBLIC;
 GRANT USAGE ON SCHEMA public
     TO zerofleet_worker, zerofleet_trainer, zerofleet_evaluator, zerofleet_console, zerofleet_visitor;
--- Of what the owner makes from now on: a function may be called only by roles that it is granted to,
--- and the console and visitors of the page read every table and view.
+-- These rules hold for everything that the owner makes from now on. Only roles to which a function is
+-- granted may call it. The console and visitors of the page may read every table and view.
 ALTER DEFAULT PRIVILEGES REVOKE EXECUTE ON FUNCTIONS FROM PUBLIC;
 ALTER DEFAULT PRIVILEGES IN SCHEMA public GRANT SELECT ON TABLES
     TO zerofleet_console, zerofleet_visitor;
