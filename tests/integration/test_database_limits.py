@@ -87,7 +87,7 @@ def test_a_workers_name_has_at_most_200_characters(database: Database) -> None:
     [(_, epoch)] = database.adopt_unfinished("test", long, 1, 60)
     names = database._rows(
         "SELECT worker FROM games UNION SELECT worker FROM unfinished_games "
-        "UNION SELECT worker FROM games_conflict"
+        "UNION SELECT worker FROM refused_games"
     )
     assert [row.worker for row in names] == [cut]
     assert database.reject_unfinished("test", long, begun.game_uid, epoch, "a test")

@@ -1,7 +1,7 @@
 """The network: bit unpacking, published sizes, loss, and that it learns."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -112,8 +112,10 @@ def test_first_weights_depend_on_the_seed_alone() -> None:
     assert not torch.equal(first["tower.0.0.weight"], other["tower.0.0.weight"])
 
 
-def test_untrained_network_has_no_opinion() -> None:
-    network = PolicyValueNet(CONNECT_FOUR, NetworkSection(), seed=3).eval()
+@pytest.mark.parametrize("head", ["scalar", "outcome"])
+def test_untrained_network_has_no_opinion(head: Literal["scalar", "outcome"]) -> None:
+    section = NetworkSection(blocks=5, channels=64, value_head=head)
+    network = PolicyValueNet(CONNECT_FOUR, section, seed=3).eval()
     bits = np.random.default_rng(0).integers(0, 256, (256, 16), np.uint8)
     policy_logits, value = network(torch.from_numpy(bits))
     assert policy_logits.softmax(1).max() < 0.6

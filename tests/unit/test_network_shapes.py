@@ -29,7 +29,12 @@ GO_9 = Board((17, 9, 9), 82)
 def paper(blocks: int) -> NetworkSection:
     """Silver et al. 2017, Methods, "Neural network architecture"."""
     return NetworkSection(
-        blocks=blocks, channels=256, policy_channels=2, value_channels=1, value_hidden=256
+        blocks=blocks,
+        channels=256,
+        policy_channels=2,
+        value_channels=1,
+        value_hidden=256,
+        value_head="scalar",
     )
 
 
@@ -109,7 +114,7 @@ def test_the_19_block_network_row_by_row() -> None:
     [
         (GO_19, paper(19), 2 + 4 * 19 + 7, 22_827_877),
         (GO_19, paper(39), 2 + 4 * 39 + 7, 46_441_317),
-        (GO_9, NetworkSection(blocks=6, channels=64), 2 + 4 * 6 + 7, 472_701),
+        (GO_9, NetworkSection(blocks=6, channels=64, value_head="scalar"), 2 + 4 * 6 + 7, 472_701),
     ],
     ids=["go19-19x256", "go19-39x256", "go9-6x64"],
 )

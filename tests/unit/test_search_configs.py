@@ -57,7 +57,8 @@ PLAY = SelfplaySection(
     play_pruned=False,
 )
 STANDARD = SearchConfig()
-KEYS = [key for key in dir(SearchConfig) if not key.startswith("_") and key != "temperature_at"]
+_RESULTS = ("temperature_at", "simulations_of_fast_search")  # of other keys
+KEYS = [key for key in dir(SearchConfig) if not key.startswith("_") and key not in _RESULTS]
 
 
 def run_with(search: SearchSection, selfplay: SelfplaySection) -> RunConfig:

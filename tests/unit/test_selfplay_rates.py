@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any, cast
 
 import pytest
-from zerofleet_core import SearchConfig
 
 from zerofleet.config import run_from_values
+from zerofleet.search_configs import selfplay_search
 from zerofleet.services.selfplay.game_storage import GameWriter
 from zerofleet.services.selfplay.pace import Pause, PlayTotals, PlyCost, Rates
 from zerofleet.waiting import Waits
@@ -29,7 +29,7 @@ def cost(**play: Any) -> PlyCost:
         "trainer": {"held_out_share": 0.2},
     }
     run = run_from_values(values)
-    return PlyCost(run, SearchConfig(**run.search.model_dump()))
+    return PlyCost(run, selfplay_search(run))
 
 
 def test_a_new_worker_costs_what_the_run_file_says() -> None:

@@ -96,7 +96,7 @@ def test_without_the_authoritys_key_what_is_there_stays(tmp_path: Path) -> None:
     FleetSecrets(tmp_path).make()
     assert contents(tmp_path) == before
     (tmp_path / "tls" / "selfplay" / "tls.crt").unlink()
-    with pytest.raises(ConfigError, match=r"tls/selfplay lacks .*tls/ca\.key, .* is not there"):
+    with pytest.raises(ConfigError, match=r"tls/selfplay has no .*tls/ca\.key, .* is missing"):
         FleetSecrets(tmp_path).make()
     assert (tmp_path / "tls" / "ca.crt").read_bytes() == before["tls/ca.crt"]
 
