@@ -133,6 +133,32 @@ def test_a_start_that_fails_leaves_a_folder_of_1_0(folder: DataFolder, name: str
     assert folder.is_of_1_0()
 
 
+def test_a_start_that_was_killed_leaves_a_folder_of_1_0(folder: DataFolder, name: str) -> None:
+    before, run = folder.run_file.read_bytes(), load_run(folder.run_file)
+    start = Start(folder.root, run, folder.run_file).__enter__()
+    start.write(run)
+    assert (folder.root / OF_1_0).read_bytes() == before
+    folder.give_back()  # as the next command does; the block of the start never ends
+    assert folder.run_file.read_bytes() == before
+    assert not (folder.root / OF_1_0).exists()
+    assert load_run(folder.run_file) == run
+
+
+def test_the_run_file_of_1_0_is_never_overwritten(folder: DataFolder, name: str) -> None:
+    before, run = folder.run_file.read_bytes(), load_run(folder.run_file)
+    with Start(folder.root, run, folder.run_file) as start:
+        start.write(run)
+        start.succeeded()
+    ours = 'name = "mine"\ngame = "tic_tac_toe"\n[selfplay]\ntemperature_moves = 3\n'
+    folder.run_file.write_text(ours)  # a run file of today needs no format
+    mine = load_run(folder.run_file)
+    assert (mine.trainer.optimizer, mine.selfplay.temperature_moves) == ("muon", 3)
+    assert not folder.is_of_1_0()
+    folder.keep_run_file(folder.run_file, mine)
+    assert folder.run_file.read_text() == f"format = 2\n{ours}"
+    assert (folder.root / OF_1_0).read_bytes() == before
+
+
 def test_what_a_start_of_1_0_had_set_stays(tmp_path: Path) -> None:
     """The options of the start are in the kept file."""
     values = {

@@ -142,12 +142,15 @@ def renamed(key: str) -> str:
 def is_of_1_0(path: Path, values: MutableMapping[str, Any]) -> bool:
     """Return whether a run file is the copy that 1.0 stored in a data folder.
 
+    A ``run.toml`` next to ``run-1.0.toml`` is not, because that copy has been converted.
+
     Args:
         path: the run file.
         values: its contents.
     """
-    is_copy = path.name in ("run.toml", OF_1_0) and (path.parent / MARKER).exists()
-    return is_copy and "format" not in values
+    original = path.with_name(OF_1_0)
+    is_copy = path.name == OF_1_0 or (path.name == "run.toml" and not original.exists())
+    return is_copy and (path.parent / MARKER).exists() and "format" not in values
 
 
 def carry_over(values: Table) -> list[str]:
