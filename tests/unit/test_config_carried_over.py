@@ -149,14 +149,22 @@ def test_the_run_file_of_1_0_is_never_overwritten(folder: DataFolder, name: str)
     with Start(folder.root, run, folder.run_file) as start:
         start.write(run)
         start.succeeded()
-    ours = 'name = "mine"\ngame = "tic_tac_toe"\n[selfplay]\ntemperature_moves = 3\n'
+    ours = 'name = "mine"\ngame = "tic_tac_toe"\n[selfplay]\nengines = 3\n'
     folder.run_file.write_text(ours)  # a run file of today needs no format
     mine = load_run(folder.run_file)
-    assert (mine.trainer.optimizer, mine.selfplay.temperature_moves) == ("muon", 3)
+    assert (mine.trainer.optimizer, mine.selfplay.engines) == ("muon", 3)
     assert not folder.is_of_1_0()
     folder.keep_run_file(folder.run_file, mine)
     assert folder.run_file.read_text() == f"format = 2\n{ours}"
     assert (folder.root / OF_1_0).read_bytes() == before
+
+
+def test_a_run_file_with_a_key_of_today_is_not_of_1_0(folder: DataFolder) -> None:
+    folder.run_file.write_text(
+        'name = "mine"\ngame = "tic_tac_toe"\n[selfplay]\ntemperature_moves = 3\n'
+    )
+    assert not folder.is_of_1_0()
+    assert load_run(folder.run_file).trainer.optimizer == "muon"
 
 
 def test_what_a_start_of_1_0_had_set_stays(tmp_path: Path) -> None:

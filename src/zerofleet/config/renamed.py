@@ -142,7 +142,8 @@ def renamed(key: str) -> str:
 def is_of_1_0(path: Path, values: MutableMapping[str, Any]) -> bool:
     """Return whether a run file is the copy that 1.0 stored in a data folder.
 
-    A ``run.toml`` next to ``run-1.0.toml`` is not, because that copy has been converted.
+    A ``run.toml`` next to ``run-1.0.toml`` is not, because that copy has been converted. Neither is
+    a file that has a key in its place of today.
 
     Args:
         path: the run file.
@@ -150,7 +151,10 @@ def is_of_1_0(path: Path, values: MutableMapping[str, Any]) -> bool:
     """
     original = path.with_name(OF_1_0)
     is_copy = path.name == OF_1_0 or (path.name == "run.toml" and not original.exists())
-    return is_copy and (path.parent / MARKER).exists() and "format" not in values
+    if not is_copy or "format" in values or not (path.parent / MARKER).exists():
+        return False
+    places = [_place(values, key) for key in MOVED.values()]
+    return not any(table is not None and key in table for table, key in places)
 
 
 def carry_over(values: Table) -> list[str]:
