@@ -84,6 +84,8 @@ def test_run_files(zerofleet: Zerofleet, content: str | None, words: str) -> Non
         ('[game]\nname = "go"\nsise = 9', "unknown rule 'sise'; known: size, suicide, komi"),
         ('game = "go"\nsize = 9', "unknown key 'size': did you mean game = \"go(size=9)\"?"),
         ('game = "go"\nnum_simulations = 9', "did you mean 'search.num_simulations', 'evaluator."),
+        ('game = "go"\n[trainer]\nlearning_rate = 0.1', "= 0.1: give a list such as [0.12]"),
+        ('game = "go"\n[trainer]\noptimizer = []', "optimizer = []: Input should be 'sgd'"),
         ('game = "go"\n[search]\nlearning_rate = 1', "did you mean 'trainer.learning_rate'?"),
         ('game = "go"\n[search]\nwindow_position = 1', "did you mean 'trainer.window_positions'?"),
         (
@@ -218,6 +220,9 @@ def test_a_run_file_that_zerofleet_comes_with_needs_no_path(zerofleet: Zerofleet
         ('search={"c_puct": -1}', "}: search.c_puct = -1: Input should be greater than 0"),
         ("rating.opponents=[1, 0.5]", "rating.opponents.1 = 0.5"),
         ("preset=quick", "'agz' or 'plain'"),
+        ("trainer.optimizer=adam", "adam: Input should be 'sgd', 'adamw' or 'muon'"),
+        ("trainer.learning_rate=0.1", "0.1: give a list such as [0.12]"),
+        ('search.root="pucd"', "Input should be 'puct' or 'gumbel'"),
     ],
 )
 def test_settings(zerofleet: Zerofleet, setting: str, words: str) -> None:
@@ -247,6 +252,17 @@ def test_settings(zerofleet: Zerofleet, setting: str, words: str) -> None:
             "ZEROFLEET_SEED",
             "2",
             ": keys of the run file are given by ZEROFLEET_SET, as ZEROFLEET_S",
+        ),
+        (
+            "ZEROFLEET_SEARCH__TEMPERATURE",
+            "2",
+            ": unknown key 'search.temperature': it is 'selfplay.temperature' now; keys of the run "
+            "file are given by ZEROFLEET_SET, as ZEROFLEET_SET='selfplay.temperature=2'",
+        ),
+        (
+            "ZEROFLEET_INFERENCE__CUDA_GRAPHS",
+            "true",
+            ": unknown key 'inference.cuda_graphs': the key is gone, because it gained 6%",
         ),
     ],
 )

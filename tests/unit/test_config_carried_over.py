@@ -1,6 +1,7 @@
 """Run files of zerofleet 1.0: as 1.0 kept them they go on, in a run file of today they are refused.
 
-of_1_0/NAME.toml is a run file of 1.0, and of_1_0/NAME.json what 1.0 stored in Postgres for it.
+of_1_0/NAME.toml is a run file of the released 1.0.0, and of_1_0/NAME.json is the configuration that
+1.0.0 stored in Postgres for it.
 """
 
 from __future__ import annotations
@@ -22,19 +23,14 @@ OF_VERSION_1_0 = Path(__file__).with_name("of_1_0")
 RUNS = Path(__file__).parents[2] / "runs"
 NAMES = sorted(path.stem for path in OF_VERSION_1_0.glob("*.toml"))
 SHIPPED = [name for name in NAMES if not name.startswith("preset")]
-NO_EFFECT_AT_A_GUMBEL_ROOT = {
-    "selfplay.forced_playouts",
-    "selfplay.prune_targets",
-    "selfplay.play_pruned",
-    "selfplay.temperature",
-    "selfplay.temperature_final",
-    "selfplay.temperature_halflife",
-    "selfplay.root_fpu_reduction",
-    "selfplay.root_policy_temperature",
-    "selfplay.root_policy_temperature_final",
-    "selfplay.root_policy_temperature_halflife",
+ADDED = {
+    "retention.max_disk_gb": 0.0,
+    "search.decisive_moves": False,
+    "trainer.budget_minutes": 0.0,
+    "trainer.least_samples_per_position": None,
+    "trainer.soft_policy_weight": 0.0,
 }
-NO_EFFECT_WITHOUT_PLIES = {"selfplay.random_opening_share"}
+"""Keys that 1.0 did not have, with the values that mean what it did."""
 
 Values = dict[str, Any]
 
@@ -62,7 +58,7 @@ def stored(name: str) -> Values:
 def as_1_0_had_it(name: str) -> Values:
     """What the run was, by today's keys."""
     values = flat(stored(name))
-    return {MOVED.get(key, key): value for key, value in values.items() if key not in GONE}
+    return ADDED | {MOVED.get(key, key): value for key, value in values.items() if key not in GONE}
 
 
 @pytest.fixture(params=NAMES)
@@ -76,12 +72,8 @@ def folder(tmp_path: Path, name: str) -> DataFolder:
     text = (OF_VERSION_1_0 / f"{name}.toml").read_text()
     run = stored_run(stored(name))
     folder = DataFolder.for_run(tmp_path / "data", run)
-    folder.run_file.write_text(f"{text}\n[retention]\nmax_disk_gb = 20.0\n")
+    folder.run_file.write_text(f"{text}\n[retention]\nsearches_days = 3.0\n")
     return folder
-
-
-def differing(values: Values, others: Values) -> set[str]:
-    return {key for key in values.keys() | others.keys() if values.get(key) != others.get(key)}
 
 
 def test_every_run_file_of_1_0_is_here() -> None:
@@ -92,7 +84,7 @@ def test_every_run_file_of_1_0_is_here() -> None:
 def test_a_kept_run_file_means_what_it_meant(folder: DataFolder, name: str) -> None:
     before = folder.run_file.read_bytes()
     run = load_run(folder.run_file)
-    assert of(run) == as_1_0_had_it(name) | {"retention.max_disk_gb": 20.0}
+    assert of(run) == as_1_0_had_it(name) | {"retention.searches_days": 3.0}
     assert folder.run_file.read_bytes() == before  # a command that only reads changes nothing
 
 
@@ -104,19 +96,6 @@ def test_a_stored_configuration_means_what_it_meant(name: str) -> None:
 def test_a_configuration_of_today_is_not_carried_over(name: str) -> None:
     run = load_run(RUNS / f"{name}.toml")
     assert stored_run(json.loads(run.model_dump_json())) == run
-
-
-@pytest.mark.parametrize("name", SHIPPED)
-def test_a_shipped_run_file_differs_only_where_nothing_has_an_effect(name: str) -> None:
-    found = differing(of(load_run(RUNS / f"{name}.toml")), as_1_0_had_it(name))
-    expected: set[str] = {
-        "connect_four": NO_EFFECT_AT_A_GUMBEL_ROOT,
-        "go9": NO_EFFECT_AT_A_GUMBEL_ROOT,
-        "othello": NO_EFFECT_AT_A_GUMBEL_ROOT,
-        "chess": NO_EFFECT_WITHOUT_PLIES,
-        "tictactoe": NO_EFFECT_WITHOUT_PLIES,
-    }.get(name, set())
-    assert found == expected
 
 
 def test_a_start_rewrites_the_kept_run_file_and_keeps_the_old_one(
@@ -154,6 +133,40 @@ def test_a_start_that_fails_leaves_a_folder_of_1_0(folder: DataFolder, name: str
     assert folder.is_of_1_0()
 
 
+def test_a_start_that_was_killed_leaves_a_folder_of_1_0(folder: DataFolder, name: str) -> None:
+    before, run = folder.run_file.read_bytes(), load_run(folder.run_file)
+    start = Start(folder.root, run, folder.run_file).__enter__()
+    start.write(run)
+    assert (folder.root / OF_1_0).read_bytes() == before
+    folder.give_back()  # as the next command does; the block of the start never ends
+    assert folder.run_file.read_bytes() == before
+    assert not (folder.root / OF_1_0).exists()
+    assert load_run(folder.run_file) == run
+
+
+def test_the_run_file_of_1_0_is_never_overwritten(folder: DataFolder, name: str) -> None:
+    before, run = folder.run_file.read_bytes(), load_run(folder.run_file)
+    with Start(folder.root, run, folder.run_file) as start:
+        start.write(run)
+        start.succeeded()
+    ours = 'name = "mine"\ngame = "tic_tac_toe"\n[selfplay]\nengines = 3\n'
+    folder.run_file.write_text(ours)  # a run file of today needs no format
+    mine = load_run(folder.run_file)
+    assert (mine.trainer.optimizer, mine.selfplay.engines) == ("muon", 3)
+    assert not folder.is_of_1_0()
+    folder.keep_run_file(folder.run_file, mine)
+    assert folder.run_file.read_text() == f"format = 2\n{ours}"
+    assert (folder.root / OF_1_0).read_bytes() == before
+
+
+def test_a_run_file_with_a_key_of_today_is_not_of_1_0(folder: DataFolder) -> None:
+    folder.run_file.write_text(
+        'name = "mine"\ngame = "tic_tac_toe"\n[selfplay]\ntemperature_moves = 3\n'
+    )
+    assert not folder.is_of_1_0()
+    assert load_run(folder.run_file).trainer.optimizer == "muon"
+
+
 def test_what_a_start_of_1_0_had_set_stays(tmp_path: Path) -> None:
     """The options of the start are in the kept file."""
     values = {
@@ -172,8 +185,35 @@ def test_what_a_start_of_1_0_had_set_stays(tmp_path: Path) -> None:
 @pytest.mark.parametrize("preset", ["agz", "plain"])
 def test_a_preset_that_is_still_there_stays(preset: str) -> None:
     values: Values = {"name": "mine", "game": "connect_four", "preset": preset}
-    carry_over(values)
-    assert values == {"name": "mine", "game": "connect_four", "preset": preset}
+    assert carry_over(values) == []
+    assert values["preset"] == preset
+    assert run_from_values(values).preset == preset
+
+
+def test_a_learning_rate_of_1_0_stays_one_of_sgd() -> None:
+    trainer: Values = {"learning_rate": [0.03]}
+    values: Values = {"name": "mine", "game": "connect_four", "trainer": trainer}
+    assert carry_over(values) == []
+    run = run_from_values(values)
+    assert (run.trainer.optimizer, run.trainer.learning_rate) == ("sgd", (0.03,))
+
+
+@pytest.mark.parametrize(
+    ("preset", "rates"),
+    [("fast", (0.06,)), ("plain", (0.01, 0.001, 0.0001)), ("agz", (0.01, 0.001, 0.0001))],
+)
+def test_another_optimizer_of_1_0_keeps_the_learning_rates(
+    preset: str, rates: tuple[float, ...]
+) -> None:
+    values: Values = {
+        "name": "mine",
+        "game": "connect_four",
+        "preset": preset,
+        "trainer": {"optimizer": "adamw"},
+    }
+    assert carry_over(values) == []
+    run = run_from_values(values)
+    assert (run.trainer.optimizer, run.trainer.learning_rate) == ("adamw", rates)
 
 
 @pytest.mark.parametrize("path", MOVED)

@@ -95,6 +95,16 @@ def test_settings_of_the_variable_are_split_at_commas_outside_brackets(
     assert run.game.name == "go(size=9,komi=7)"
 
 
+@pytest.mark.parametrize("value", ["puct", '"puct"', "'puct'", " puct ", ' "puct"'])
+def test_quotes_and_spaces_around_a_value_are_no_part_of_it(
+    value: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert load_run(Path("go9"), Overrides.read([f"search.root={value}"])).search.root == "puct"
+    monkeypatch.setenv("ZEROFLEET_SET", f"search.root={value},seed=4")
+    run = load_run(Path("go9"))
+    assert (run.search.root, run.seed) == ("puct", 4)
+
+
 def test_an_option_is_stronger_than_the_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ZEROFLEET_SET", "seed=4,search.c_puct=3")
     run = load_run(Path("tictactoe"), Overrides.read(["seed=5"]))

@@ -1,5 +1,6 @@
 """A checkpoint read without torch: it says which keys of a run file may not change."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +57,16 @@ def test_a_network_that_was_trained_is_recognized(
     found = checkpoint(tmp_path, trained)
     assert (found.step, found.samples, found.seconds) == (7, 99, 1.5)
     found.check(trained, games.spec(GAME))
+
+
+def test_a_checkpoint_of_1_0_has_no_seconds(tmp_path: Path) -> None:
+    written = checkpoint(tmp_path, run({})).path
+    manifest = json.loads(written.read_text())
+    del manifest["state"]["seconds"]
+    written.write_text(json.dumps(manifest))
+    found = LastCheckpoint.read(tmp_path)
+    assert found is not None
+    assert (found.step, found.samples, found.seconds) == (7, 99, 0.0)
 
 
 @pytest.mark.parametrize(

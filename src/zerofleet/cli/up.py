@@ -114,7 +114,8 @@ def _tell_of_1_0(folder: DataFolder, run_file: Path) -> None:
     if run_file.resolve() != folder.run_file:
         echo(
             f"{folder.root} is of zerofleet 1.0, and the run goes on with {run_file}. To go on "
-            f"with the settings that it had, start {folder.root / OF_1_0}.",
+            f"with the settings that it had, start {folder.run_file} instead; once this start has "
+            f"succeeded, {folder.root / OF_1_0}.",
             err=True,
         )
         return

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import difflib
+import json
 import os
 import re
 import tomllib
@@ -14,7 +15,7 @@ from typing import Any, Protocol, TypeVar, cast
 
 from pydantic import ValidationError
 
-from zerofleet.config.overrides import Overrides, near_key, variables_of_keys
+from zerofleet.config.overrides import Overrides, near_key, section_of, variables_of_keys
 from zerofleet.config.presets import Values, merge
 from zerofleet.config.process_settings import ENV_PREFIX, ProcessSettings
 from zerofleet.config.renamed import FORMAT, carry_over, is_of_1_0, renamed
@@ -279,6 +280,8 @@ def _explained(
         given = overrides.source_of(location)
         where = given.label if given else source
         message = each["msg"].removeprefix("Value error, ")
+        if each["type"] == "tuple_type":
+            message = _give_a_list(location)
         if each["type"] == "extra_forbidden":
             is_rule = location in rule_like and (location[0] == "game" or len(location) == 1)
             hint = rules if rules and is_rule else ""
@@ -298,6 +301,15 @@ def _explained(
         else:
             lines.append(f"{where}: {key} = {each['input']!r}: {message}")
     return lines
+
+
+def _give_a_list(location: Sequence[str]) -> str:
+    """Return the message for a key with one value in place of a list."""
+    section = section_of(location[:-1])
+    field = section.model_fields.get(location[-1]) if section else None
+    default = cast("object", field.default) if field else None
+    example = f" such as {json.dumps(default)}" if isinstance(default, tuple) and default else ""
+    return f"give a list{example}"
 
 
 def _rules_hint(unknown: Sequence[Sequence[str]], values: Mapping[str, Any]) -> str:

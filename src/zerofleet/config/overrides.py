@@ -14,6 +14,7 @@ from pydantic import BaseModel
 
 from zerofleet.config.presets import Values, merge
 from zerofleet.config.process_settings import ENV_PREFIX
+from zerofleet.config.renamed import GONE, MOVED, renamed
 from zerofleet.config.run import RunConfig
 
 SET_VARIABLE = f"{ENV_PREFIX}SET"
@@ -88,9 +89,13 @@ def variables_of_keys() -> list[str]:
         if not variable.upper().startswith(ENV_PREFIX):
             continue
         key = ".".join(path)
-        if path[0] in RunConfig.model_fields:
+        if key in GONE:
+            mistakes.append(f"{variable}: unknown key '{key}'{renamed(key)}")
+        elif path[0] in RunConfig.model_fields:
+            moved = f"unknown key '{key}'{renamed(key)}; " if key in MOVED else ""
+            key = MOVED.get(key, key)
             mistakes.append(
-                f"{variable}: keys of the run file are given by {SET_VARIABLE}, as "
+                f"{variable}: {moved}keys of the run file are given by {SET_VARIABLE}, as "
                 f"{SET_VARIABLE}='{key}={os.environ[variable]}'"
             )
         elif len(path) > 1:
@@ -170,7 +175,7 @@ def _override(source: str, text: str) -> Override | str:
     field = model.model_fields.get(path[-1]) if model else None
     default = cast("object", field.default) if field is not None else None
     example = cast("tuple[object, ...]", default) if isinstance(default, tuple) else None
-    decoded: object = value
+    decoded: object = _unquoted(value.strip())
     if example is not None or section_of(path) is not None:
         try:
             decoded = json.loads(value)
@@ -182,6 +187,12 @@ def _override(source: str, text: str) -> Override | str:
                 hint = way if example is None else f"such as {json.dumps(example)}"
                 return f"{label}: give JSON, {hint}"
     return Override(label, ".".join(path), decoded)
+
+
+def _unquoted(value: str) -> str:
+    """Return a value without the quotes around it, which a run file needs and a shell removes."""
+    is_quoted = len(value) > 1 and value[0] == value[-1] and value[0] in "\"'"
+    return value[1:-1] if is_quoted else value
 
 
 def _holds(value: object, path: Sequence[str]) -> bool:

@@ -71,6 +71,7 @@ GONE: dict[str, tuple[object, str]] = {
     "overfit.smoothing": (0.8, _FIXED),
     "overfit.slow_factor": (0.25, _FIXED),
     "retention.models_every": (10, _FIXED),
+    "inference.cuda_graphs": (False, "it gained 6% and could fail while a model loads"),
     "precision.calibration_positions": (512, _FIXED),
     "precision.check_positions": (1_024, _FIXED),
     "evaluator.sprt_error": (0.05, _FIXED),
@@ -83,10 +84,22 @@ GONE: dict[str, tuple[object, str]] = {
 """Default value of each key without a successor, and the reason why the key is gone."""
 
 _DEFAULTS: dict[str, dict[str, Any]] = {
+    "search": {"decisive_moves": False},
     "network": {"blocks": 5, "channels": 64},
-    "trainer": {"publish_every_steps": 1_000, "checkpoint_every_steps": 1_000},
+    "inference": {"sessions": 1},
+    "trainer": {
+        "optimizer": "sgd",
+        "learning_rate": [0.01, 0.001, 0.0001],
+        "learning_rate_steps": [400_000, 600_000],
+        "publish_every_steps": 1_000,
+        "checkpoint_every_steps": 1_000,
+    },
+    "retention": {"max_disk_gb": 0.0},
 }
-"""Defaults of 1.0 that differ today, where no preset set them."""
+"""Defaults of 1.0 that differ today, in the defaults or in the preset ``plain``."""
+
+_AGZ: dict[str, dict[str, Any]] = {"network": {"blocks": 19, "channels": 256}}
+"""Values of 1.0's preset ``agz`` that replace these defaults."""
 
 _FAST: dict[str, dict[str, Any]] = {
     "search": {"root": "puct", "num_simulations": 100},
@@ -106,9 +119,13 @@ _FAST: dict[str, dict[str, Any]] = {
         "prune_targets": True,
         "play_pruned": False,
     },
-    "trainer": {"samples_per_position": 8.0},
+    "trainer": {
+        "learning_rate": [0.06],
+        "learning_rate_steps": [],
+        "samples_per_position": 8.0,
+    },
 }
-"""Defaults of 1.0 (its preset ``fast``) that differ from today's."""
+"""Values of 1.0's preset ``fast``, its default, that differ from today's defaults."""
 
 Table = MutableMapping[str, Any]
 
@@ -125,12 +142,19 @@ def renamed(key: str) -> str:
 def is_of_1_0(path: Path, values: MutableMapping[str, Any]) -> bool:
     """Return whether a run file is the copy that 1.0 stored in a data folder.
 
+    A ``run.toml`` next to ``run-1.0.toml`` is not, because that copy has been converted. Neither is
+    a file that has a key in its place of today.
+
     Args:
         path: the run file.
         values: its contents.
     """
-    is_copy = path.name in ("run.toml", OF_1_0) and (path.parent / MARKER).exists()
-    return is_copy and "format" not in values
+    original = path.with_name(OF_1_0)
+    is_copy = path.name == OF_1_0 or (path.name == "run.toml" and not original.exists())
+    if not is_copy or "format" in values or not (path.parent / MARKER).exists():
+        return False
+    places = [_place(values, key) for key in MOVED.values()]
+    return not any(table is not None and key in table for table, key in places)
 
 
 def carry_over(values: Table) -> list[str]:
@@ -156,11 +180,10 @@ def carry_over(values: Table) -> list[str]:
             section, _, new_key = new_path.partition(".")
             _section(values, section)[new_key] = table.pop(key)
     preset = values.get("preset", "fast")
-    if preset in ("fast", "plain"):  # agz set all of these itself
-        _write_out(values, _DEFAULTS)
     if preset == "fast":
         values.pop("preset", None)
-        _write_out(values, _FAST)
+    for defaults in ({"fast": _FAST, "agz": _AGZ}.get(preset, {}), _DEFAULTS):
+        _write_out(values, defaults)
     return dropped
 
 

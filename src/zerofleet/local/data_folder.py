@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import filecmp
 import json
 import os
 import resource
@@ -41,9 +42,9 @@ if TYPE_CHECKING:
 
 
 FORMAT = 1
-REPLACED = ("run.toml", OF_1_0, "stores.json", "page.json")
+REPLACED = ("run.toml", "stores.json", "page.json")
 """Files that a start replaces, and that a failed start restores."""
-_PRIVATE = (MARKER, "lock", *REPLACED, "models", "checkpoints", "logs", "engines", "valkey")
+_PRIVATE = (MARKER, "lock", *REPLACED, OF_1_0, "models", "checkpoints", "logs", "engines", "valkey")
 OLD = ".before"
 """Suffix of a replaced file until the start has succeeded."""
 _PORTS = range(1, 65_536)
@@ -296,10 +297,15 @@ class DataFolder:
     def give_back(self) -> list[str]:
         """Restore the files that a start has replaced; call it only while holding the folder.
 
+        A ``run-1.0.toml`` that is only a copy of the restored run file is removed.
+
         Returns:
             The names of the files that were restored.
         """
         replaced = [name for name in REPLACED if (self.root / f"{name}{OLD}").exists()]
+        before, original = self.root / f"{self.run_file.name}{OLD}", self.root / OF_1_0
+        if before.exists() and original.exists() and filecmp.cmp(before, original, shallow=False):
+            original.unlink()
         for name in replaced:
             (self.root / f"{name}{OLD}").replace(self.root / name)  # needs no free space
         return replaced

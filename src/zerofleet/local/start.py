@@ -53,7 +53,7 @@ class LastCheckpoint:
                     game=state["game"],
                     step=state["step"],
                     samples=state["drawn"],
-                    seconds=state["seconds"],
+                    seconds=state.get("seconds", 0.0),  # 1.0 did not count them
                     shapes=_shapes(path.with_suffix(".safetensors")),
                 )
             except (OSError, ValueError, KeyError, TypeError, OverflowError, MemoryError):
