@@ -15,6 +15,7 @@ name = "connect_four"
 [search]
 num_simulations = 40
 [selfplay]
+max_ahead_positions = 0  # no trainer runs here
 games_per_engine = 16
 save_every_plies = 8
 lease_seconds = 1.0
