@@ -492,7 +492,7 @@ class ServiceFigures:
 
 @dataclass(frozen=True, slots=True)
 class StripFigures:
-    """The figures of the run, and the sources that do not answer."""
+    """Figures of the status bar, and the sources that are down or half up."""
 
     figures: RunFigures | None = None
     """None: Postgres has not answered yet."""

@@ -60,7 +60,10 @@ class GtpClient:
             raise EngineGoneError(f"cannot start {self._command[0]}: {error.strerror}") from error
 
     async def end(self) -> None:
-        """End the program, if it was started: in two seconds, or at once if an answer is due."""
+        """End the program, if it was started.
+
+        It gets two seconds to quit. It is killed at once if it still owes an answer.
+        """
         process, self._process = self._process, None
         if process is None:
             return

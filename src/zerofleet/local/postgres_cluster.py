@@ -181,10 +181,11 @@ class Cluster:
         return self.folder / "cluster"
 
     def check(self) -> None:
-        """Check, without a change, that a missing database can be made.
+        """Check that a missing database can be created, without changing anything.
 
         Raises:
-            ConfigError: this user cannot make it.
+            ConfigError: the link to the database leads nowhere, or no suitable user exists to
+                create it.
         """
         if not self.path.exists():
             _require_name(self.account())

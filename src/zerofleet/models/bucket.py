@@ -163,13 +163,13 @@ class ModelBucket:
 
 
 class ModelCache:
-    """Copies of a bucket's models in a ``ModelFolder``; the longest unused are removed first.
+    """Least-recently-used cache of a bucket's models in a ``ModelFolder``.
 
-    A disk that cannot be written does no harm: models are then fetched again.
+    If the disk cannot be written, models are downloaded again.
 
     Args:
-        folder: for this alone; several processes may share it.
-        most_bytes: of all files together, the newest excepted.
+        folder: used only for this cache; several processes may share it.
+        most_bytes: limit of the total size. The newest file counts but is never removed.
     """
 
     def __init__(self, folder: ModelFolder, most_bytes: int = _MOST_CACHE_BYTES) -> None:

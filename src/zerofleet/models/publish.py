@@ -188,9 +188,9 @@ def _ask_child(
         env=environment,
     )
     deadline = time.monotonic() + seconds
-    # A thread hands the content over and reads the answer: subprocess.communicate with a time limit
-    # forgets what it has not written yet when it is called again (CPython, selectors of
-    # _communicate), so that content larger than a pipe never reached a child slow to read.
+    # A thread exchanges the data with the child. After a timeout, another call of
+    # subprocess.communicate would lose the input that is not written yet (CPython, _communicate),
+    # so a slow child would never get content larger than a pipe.
     with ThreadPoolExecutor(1) as thread:
         exchange = thread.submit(child.communicate, content)
         try:

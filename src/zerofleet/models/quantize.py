@@ -71,7 +71,10 @@ class _Scale:
 
     @classmethod
     def of(cls, observed: Observed) -> _Scale:
-        """For all that was observed, and for 0, exactly: borders are padded with it."""
+        """Return the scale that covers the observed range and represents 0 exactly.
+
+        Borders are padded with 0.
+        """
         least, greatest = min(observed.least, 0.0), max(observed.greatest, 0.0)
         step = np.float32((greatest - least) / _ACTIVATION_MAX)
         if not step > 0:  # nothing but zeros was observed

@@ -271,9 +271,9 @@ class Provider:
             "cudnn_conv_use_max_workspace": "1",
             # A copy stream of its own would race with the computation.
             "do_copy_in_default_stream": "1",
-            # fp32 is what variants are held against: who wants 16 bits takes fp16, which was. To
-            # ONNX Runtime it means any use of tensor cores, and convolutions in fp16 have no other:
-            # each would log an error and run unfused, bias and activation as kernels of their own.
+            # TF32 is off for fp32 models, because variants are compared with them. It is on for
+            # fp16 models: to ONNX Runtime it means any use of tensor cores. Without it, each
+            # convolution in fp16 logs an error and runs unfused.
             "use_tf32": "1" if has_half_weights(model_bytes) else "0",
         }
 
