@@ -98,7 +98,7 @@ def test_figures_are_those_of_the_database(shown: Any, open_page: Callable[..., 
     [[elo]] = shown.query("SELECT elo FROM ratings WHERE player = '2'")
     expect(figure(page, "Elo")).to_have_text(re.compile(re.escape(f"{elo:+.0f} ± ")))
     expect(figure(page, "Games/hour")).to_have_text("1,500")
-    expect(figure(page, "Next model")).to_have_text("in 880 steps")
+    expect(figure(page, "Next model")).to_have_text("in 380 steps")
     expect(page.get_by_text("Idle: waiting for 2,000 positions")).to_be_visible()
     expect(page.get_by_text("Down (no heartbeat)")).to_have_count(1)
     expect(page.locator("section", has_text="Policy loss").locator("svg")).to_be_visible()
