@@ -44,7 +44,7 @@ _HEAVY_AT_ONCE = 3
 _HEAVY_QUERIES = (
     "SELECT a FROM generate_series(1, 100000000) AS a ORDER BY -a",  # temporary files
     "SELECT count(*) FROM (SELECT DISTINCT md5(a::text) FROM generate_series(1, 50000000) AS a) q",
-    "SELECT count(*) FROM moves a, moves b",
+    "SELECT count(*) FROM games a, games b, games c",
     "SELECT sum(length(string_agg)) FROM (SELECT string_agg(repeat('x', 1000), '') "
     "FROM generate_series(1, 900000) AS a) q",  # memory
     "SELECT pg_advisory_lock(a) FROM generate_series(1, 1000000) AS a",
@@ -161,7 +161,7 @@ def forge_run(fleet: HurtFleet, chance: Random) -> str:
     fleet.change("DELETE FROM partition_tries")
     try:
         games = fleet.stored_games()
-        eventually(lambda: fleet.stored_games() > games, "games beside forged runs")
+        eventually(lambda: fleet.stored_games() > games, "games while forged runs are stored")
         fleet.stop()
         fleet.start()
         games = fleet.stored_games()

@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -226,11 +226,7 @@ class HurtFleet:
         Raises:
             psycopg2.Error, KeyError: it does not answer.
         """
-        with (
-            contextlib.closing(connect(self.urls()["owner"])) as connection,
-            connection.cursor() as cursor,
-        ):
-            cursor.execute(text, values or None)
+        with self._executed(text, values) as cursor:
             return cursor.fetchall()
 
     def change(self, text: str, *values: object) -> None:
@@ -239,12 +235,19 @@ class HurtFleet:
         Raises:
             psycopg2.Error, KeyError: Postgres does not answer.
         """
+        with self._executed(text, values):
+            pass
+
+    @contextlib.contextmanager
+    def _executed(self, text: str, values: Sequence[object]) -> Generator[Any]:
+        """Run a statement as Postgres' owner; it is committed when the block ends."""
         with (
             contextlib.closing(connect(self.urls()["owner"])) as connection,
             connection,
             connection.cursor() as cursor,
         ):
             cursor.execute(text, values or None)
+            yield cursor
 
     def stored_games(self, worker: str | None = None) -> int:
         """Games of self-play, or of one worker, that Postgres has; 0 while it does not answer."""
