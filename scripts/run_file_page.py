@@ -1,4 +1,4 @@
-"""Write docs/run-file.md from the docstrings of ``zerofleet.config``; ``--check`` only compares."""
+"""Write docs/reference/run-file.md from ``zerofleet.config``; ``--check`` only compares."""
 
 import sys
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from zerofleet.config import ProcessSettings, RunConfig
 from zerofleet.config.presets import PRESETS
 from zerofleet.config.section import BASIC
 
-PAGE = Path(__file__).resolve().parent.parent / "docs" / "run-file.md"
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "reference" / "run-file.md"
 HEAD = """# The run file
 
 One TOML file describes one run. Every service reads it.
@@ -38,7 +38,7 @@ def main() -> int:
     if "--check" in sys.argv:
         if PAGE.read_text(encoding="utf-8") == page:
             return 0
-        print("docs/run-file.md is stale: run scripts/run_file_page.py", file=sys.stderr)
+        print("docs/reference/run-file.md is stale: run scripts/run_file_page.py", file=sys.stderr)
         return 1
     PAGE.write_text(page, encoding="utf-8")
     return 0

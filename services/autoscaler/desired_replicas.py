@@ -1,7 +1,7 @@
 """The numbers that Kubernetes scales to: desired workers and inference replicas, and the reasons.
 
 ``zerofleet.fleet.need`` computes how many would be useful. The rule here decides when to request
-them, in which steps and within which bounds. docs/autoscaling.md has it as a table.
+them, in which steps and within which bounds. docs/how-to/autoscaling.md has it as a table.
 """
 
 from __future__ import annotations

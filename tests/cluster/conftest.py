@@ -64,7 +64,7 @@ class Cluster:
         return done.stdout
 
     def apply(self, folder: str, change: Callable[[str], str] = str) -> None:
-        """Apply an overlay of this folder, as docs/kubernetes.md says.
+        """Apply an overlay of this folder, as docs/how-to/kubernetes.md says.
 
         Args:
             folder: its name.

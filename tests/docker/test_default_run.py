@@ -251,7 +251,7 @@ def test_no_log_has_a_secret(engine: docker.DockerClient, stack: Any) -> None:
 
 
 def test_a_backup_comes_back(engine: docker.DockerClient, stack: Any, tmp_path: Path) -> None:
-    """As docs/compose.md says: four volumes, copied while the fleet stands still."""
+    """As docs/how-to/compose.md says: four volumes, copied while the fleet stands still."""
     volumes = ("postgres", "models", "checkpoints", "secrets")
     stack.compose("stop")
     # tini passes SIGTERM on, and all leave in peace before Docker loses patience.

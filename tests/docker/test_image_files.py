@@ -169,7 +169,7 @@ def test_the_pages_name_the_images_that_make_builds() -> None:
     built = listed.split()
     assert {*built} == IMAGES - {"inference-gpu"}
     for page in ("compose", "kubernetes"):
-        text = (ROOT / "docs" / f"{page}.md").read_text()
+        text = (ROOT / "docs" / "how-to" / f"{page}.md").read_text()
         (sentence,) = re.findall(r"`make images` builds those for CPUs(.+?)\.$", text, re.MULTILINE)
         assert {*re.findall("`([a-z-]+)`", sentence)} == {*built}, page
         assert f"TAG={zerofleet.__version__}-cuda" in text, page

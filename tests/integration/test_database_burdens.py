@@ -153,7 +153,7 @@ def test_an_owner_who_cannot_forbid_them_is_told(
     migrate(database_url, say=said.append)
     [line] = said
     assert "every role may fill the lock table of this server" in line
-    assert '"What a superuser must forbid" of docs/security.md' in line
+    assert '"What a superuser must forbid" of docs/how-to/security.md' in line
 
 
 @pytest.mark.parametrize("name", ["postgres", "template1"])

@@ -35,8 +35,8 @@ def fleets(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Manifests]:
 
 
 def made_by_the_page() -> dict[tuple[str, str], set[str]]:
-    """Return the objects that docs/kubernetes.md has a person make, and their keys."""
-    text = (ROOT / "docs" / "kubernetes.md").read_text().replace("\\\n", " ")
+    """Return the objects that docs/how-to/kubernetes.md has a person make, and their keys."""
+    text = (ROOT / "docs" / "how-to" / "kubernetes.md").read_text().replace("\\\n", " ")
     kinds = {"secret generic": "Secret", "configmap": "ConfigMap"}
     return {
         (kinds[kind], name): {

@@ -107,7 +107,7 @@ def find(name: str) -> importlib.machinery.ModuleSpec | None:
 def test_every_image_that_a_page_or_a_comment_names_has_this_version(page: str) -> None:
     tags = set(IMAGE_TAG.findall((ROOT / page).read_text(encoding="utf-8")))
     assert tags <= {zerofleet.__version__}
-    assert tags or page not in ("docs/compose.md", "docs/kubernetes.md")
+    assert tags or page not in ("docs/how-to/compose.md", "docs/how-to/kubernetes.md")
 
 
 def test_the_readme_lists_the_views() -> None:
@@ -128,7 +128,7 @@ def test_the_readme_lists_the_views() -> None:
 def test_decisions_are_numbered_once() -> None:
     titles = [
         (path.name, path.read_text(encoding="utf-8").partition(".")[0])
-        for path in sorted((ROOT / "docs/adr").glob("*.md"))
+        for path in sorted((ROOT / "docs/explanation/decisions").glob("*.md"))
     ]
     numbers = [f"{number:04}" for number in range(1, len(titles) + 1)]
     assert [name[:4] for name, _ in titles] == numbers

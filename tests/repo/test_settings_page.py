@@ -1,4 +1,4 @@
-"""docs/operations.md lists the settings that only one service reads, as the classes have them."""
+"""The page on operations lists the settings that one service reads, as the classes have them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from zerofleet.services.inference.settings import InferenceSettings
 from zerofleet.services.selfplay.settings import SelfplaySettings
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = (ROOT / "docs" / "operations.md").read_text()
+PAGE = (ROOT / "docs" / "how-to" / "operations.md").read_text()
 SETTINGS: dict[str, type[ProcessSettings]] = {
     "autoscaler": AutoscalerSettings,
     "dashboard": DashboardSettings,

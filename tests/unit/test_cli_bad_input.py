@@ -472,5 +472,5 @@ def test_a_class_that_is_no_game_is_noticed_before_anything_starts(zerofleet: Ze
     Path("run.toml").write_text('name = "mine"\ngame = "python:shares_its_board:Shares"\n')
     words = complaint(zerofleet("up", "run.toml"))
     assert "on a copy changed it: copy() must copy each array and list too" in words
-    assert "docs/your-own-game.md says what each method does" in words
+    assert "docs/tutorials/your-own-game.md says what each method does" in words
     assert not Path("zerofleet-data").exists()

@@ -1,4 +1,4 @@
-"""The requests in docs/grpc.md fit the schema."""
+"""The requests in docs/how-to/clients.md fit the schema."""
 
 import json
 import re
@@ -9,7 +9,9 @@ from google.protobuf import json_format, message_factory
 
 from zerofleet.rpc.schema import POOL
 
-PAGE = (Path(__file__).resolve().parents[2] / "docs" / "grpc.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "how-to" / "clients.md").read_text(
+    encoding="utf-8"
+)
 ROW = re.compile(r"^\| `([\w.]+)/(\w+)` \| `(\{.*\})` \|$", re.MULTILINE)
 CALLS = ROW.findall(PAGE)
 

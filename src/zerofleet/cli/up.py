@@ -148,7 +148,9 @@ def _check_rules(game: str) -> None:
     try:
         checked = check_game(game, games=_CHECKED_GAMES)
     except (AssertionError, ConfigError) as error:
-        raise ConfigError(f"{error}; docs/your-own-game.md says what each method does") from error
+        raise ConfigError(
+            f"{error}; docs/tutorials/your-own-game.md says what each method does"
+        ) from error
     for remark in checked.remarks:
         echo(f"{game}: {remark}", err=True)
 

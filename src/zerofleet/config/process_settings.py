@@ -22,7 +22,7 @@ _REDIS_URL = "redis://127.0.0.1:6379/0"
 class ProcessSettings(BaseSettings):
     """Addresses, folders and secrets of a process, from ``ZEROFLEET_*`` or the command line.
 
-    Secrets stay in files, which are read again when they change (docs/security.md).
+    Secrets stay in files, which are read again when they change (docs/how-to/security.md).
     """
 
     model_config = SettingsConfigDict(

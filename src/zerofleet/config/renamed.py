@@ -47,7 +47,7 @@ MOVED = {f"search.{key}": f"selfplay.{key}" for key in _TO_SELFPLAY}
 """Today's key for each key that moved."""
 
 _FIXED = "no run needed another value"
-_NO_GAIN = "it was measured to give nothing (docs/learning.md)"
+_NO_GAIN = "it was measured to give nothing (docs/how-to/tuning.md)"
 
 GONE: dict[str, tuple[object, str]] = {
     "search.simulations_start": (None, "few simulations at a Gumbel root need no growth"),

@@ -206,7 +206,7 @@ def _plain_name(value: str) -> str:
 def _no_fast(value: object) -> object:
     if value == "fast":
         raise ValueError(
-            "the defaults replace this preset: leave the line out (docs/presets.md lists the "
+            "the defaults replace this preset: leave the line out (docs/how-to/tuning.md lists the "
             "differences)"
         )
     return value

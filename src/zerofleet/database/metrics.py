@@ -54,7 +54,7 @@ NEWEST_GAMES = 1000
 LEAST_DISTINCT = 0.75
 """Least share of distinct games among the newest.
 
-In a run of Connect Four that stalled it was 73%, then 49% (bench/NOTES.md, "Games that are all the
+In a run of Connect Four that stalled it was 73%, then 49% (lab/notes.md, "Games that are all the
 same").
 """
 ENOUGH_DISTINCT = 0.85

@@ -302,7 +302,7 @@ def smaller_network(
 
     The rate of another network is calculated from the measured rate of this one, in proportion to
     the multiply-adds of the tower's convolutions. With 32 filters or more, a core was measured to
-    do about the same number per second at each size, and 0.6 of that with 16 (bench/NOTES.md).
+    do about the same number per second at each size, and 0.6 of that with 16 (lab/notes.md).
 
     Args:
         observation_shape: (planes, rows, columns) of the game.

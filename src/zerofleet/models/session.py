@@ -4,7 +4,7 @@ A GPU needs inputs and outputs that stay on the device to be fast. There, each b
 smallest bucket that holds it. A bucket has its own buffers on the device and its own page-locked
 rows on the host, made and warmed once, so no run allocates anything. It also has its own session of
 ONNX Runtime, which plans each convolution again whenever the shape differs from the last run's. For
-4 blocks of 48 channels on an H200 that takes 26 to 45 ms in place of 0.5 to 1.2 (bench/NOTES.md).
+4 blocks of 48 channels on an H200 that takes 26 to 45 ms in place of 0.5 to 1.2 (lab/notes.md).
 """
 
 from __future__ import annotations

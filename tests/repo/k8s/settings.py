@@ -34,7 +34,7 @@ _ROLES = {
     "dashboard": "zerofleet_console",
     "tools": "zerofleet_console",
 }
-_POSTGRES_MAY_BE_AWAY = 300  # seconds, as docs/kubernetes.md says
+_POSTGRES_MAY_BE_AWAY = 300  # seconds, as docs/how-to/kubernetes.md says
 _USERS = {"selfplay": "worker", "tools": "console"}  # of Redis; others have the service's name
 
 

@@ -4,7 +4,7 @@
 --
 -- All sessions share one lock table, one write-ahead log, one disk and one set of CPUs. By default every
 -- role may call these functions, in read-only transactions too. PUBLIC loses them in this database; the
--- owner keeps them, because migrations, dumps and restores use some. docs/security.md and
+-- owner keeps them, because migrations, dumps and restores use some. docs/how-to/security.md and
 -- tests/integration/test_database_burdens.py list what PUBLIC keeps, and why.
 DO $$
 DECLARE
@@ -20,7 +20,7 @@ BEGIN
             WHERE pg_proc.oid = 'pg_advisory_lock(bigint)'::regprocedure AND a.grantee = 0
         ) THEN
             RAISE WARNING 'every role may fill the lock table of this server: let a superuser apply '
-                '"What a superuser must forbid" of docs/security.md to this database';
+                '"What a superuser must forbid" of docs/how-to/security.md to this database';
         END IF;
         RETURN;
     END IF;
@@ -95,7 +95,7 @@ BEGIN
     IF EXISTS (
         SELECT FROM pg_roles WHERE rolcanlogin AND NOT rolsuper AND rolname NOT LIKE 'zerofleet%'
     ) THEN
-        RAISE NOTICE 'this server has roles of others: see docs/security.md for what its administrator must forbid';
+        RAISE NOTICE 'this server has roles of others: see docs/how-to/security.md for what its administrator must forbid';
         RETURN;
     END IF;
     FOR another IN SELECT datname FROM pg_database WHERE datname IN ('postgres', 'template1') LOOP
