@@ -7,12 +7,12 @@ positions of random play and near good play, at each number of simulations (1 is
 action), and ``mse`` the mean squared error of the searched value. Exams cost the run nothing.
 Without a clock, what is given here stands for all of the run's ``trainer.budget_minutes``.
 
-``--compare 'trainer.samples_per_position=12' 'search.c_puct=3,trainer.l2=0'`` lets several variants
-learn in turns, each until it has used up its budget, and prints how their last models differ from
-the first's, all of them behind the first's ``[search]``. ``--match 60`` has them play so many games
-against the first's besides, which tells variants of any game apart, and ``--gnugo 20`` has each
-play GNU Go. ``--variants run 'no proven results'`` takes parts of the defaults off or leaves
-one alone, and ``--seed 1 2`` does it all with each seed.
+``--compare 'trainer.samples_per_position=12' 'search.c_puct=3,trainer.l2=0'`` lets the run (``-``)
+and its variants learn in turns, each until its budget is used up. It prints how the last models
+differ from the first variant's. All of them are examined with the first variant's ``[search]``.
+``--match 60`` has them play this many games against the first's, which tells variants of any game
+apart, and ``--gnugo 20`` has each play GNU Go. ``--variants run 'no proven results'`` takes parts
+of the defaults off or leaves one alone, and ``--seed 1 2`` does it all with each seed.
 """
 
 from __future__ import annotations

@@ -67,7 +67,7 @@ def parse(doc: str | None, argv: Sequence[str] | None) -> argparse.Namespace:
         found.add_argument(f"--{name}", type=positive(float), help=what)
     among = found.add_mutually_exclusive_group()
     among.add_argument(
-        "--compare", nargs="+", metavar="B.toml|KEY=V,KEY=V", help="other variants; - is the run"
+        "--compare", nargs="+", metavar="B.toml|KEY=V,KEY=V", help="variants next to the run (-)"
     )
     among.add_argument(
         "--variants",
@@ -110,13 +110,17 @@ def parse(doc: str | None, argv: Sequence[str] | None) -> argparse.Namespace:
 
 
 def _runs(options: argparse.Namespace) -> dict[str, RunConfig]:
-    """Each variant's run, the first one what others are compared with."""
+    """Return each variant's run; the others are compared with the first.
+
+    The run itself is ``-``. It comes first unless ``--compare`` places it elsewhere.
+    """
     base = _values(options.run)
     common = dict(map(_setting, options.settings))
     if options.variants:
         return {name: _run(base, common | VARIANTS[name]) for name in options.variants}
     runs: dict[str, RunConfig] = {}
-    for name in options.compare or ["-"]:
+    compared: list[str] = options.compare or []
+    for name in compared if "-" in compared else ["-", *compared]:
         if name.endswith(".toml"):
             runs[name] = _run(_values(name), common)
         else:

@@ -140,10 +140,18 @@ def test_a_variant_is_made_of_its_settings() -> None:
             "runs/tictactoe.toml",
         ],
     )
-    first, second = options.runs.values()
+    _, first, second = options.runs.values()
     assert first.trainer.learning_rate == (0.1, 0.01)
     assert (first.search.root, first.search.num_simulations) == ("gumbel", 12)
     assert (second.search.root, second.network.blocks) == ("puct", 1)
+
+
+@pytest.mark.parametrize(
+    ("given", "compared"),
+    [(["preset=plain"], ["-", "preset=plain"]), (["preset=plain", "-"], ["preset=plain", "-"])],
+)
+def test_the_run_itself_is_always_compared(given: list[str], compared: list[str]) -> None:
+    assert [*parse(None, ["connect_four", "--steps=1", "--compare", *given]).runs] == compared
 
 
 def test_a_preset_fills_in_what_a_game_leaves_open() -> None:
