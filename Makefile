@@ -23,7 +23,7 @@ FLEETS ?= 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-run setup-test setup-check setup-browser run up test test-loaded test-fleet test-core test-chaos test-browser check check-deploy fmt proto bench clean images wheels sbom compose-test cluster-test
+.PHONY: help setup setup-run setup-test setup-check setup-browser setup-docs run up test test-loaded test-fleet test-core test-chaos test-browser check check-deploy docs docs-serve fmt proto bench clean images wheels sbom compose-test cluster-test
 
 help: ## show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -31,8 +31,8 @@ help: ## show this list
 setup: ## make .venv and install everything, once
 	@$(PYTHON) scripts/setup.py
 
-# Each installs what a run needs and then its own packages, when a target first needs them.
-setup-run setup-test setup-check setup-browser:
+# Each installs its own packages when a target first needs them; all but docs need those of a run.
+setup-run setup-test setup-check setup-browser setup-docs:
 	@$(PYTHON) scripts/setup.py $(@:setup-%=%)
 
 run: setup-run ## train tic-tac-toe until the player never loses
@@ -99,6 +99,12 @@ check: setup-check ## formatting, lint, prose, types, layers
 check-deploy: setup-test ## render, validate and scan the manifests; needs no cluster
 	NEEDS_KUBECTL=1 $(BIN)/python -m pytest -q tests/repo -k k8s
 	$(BIN)/python scripts/deploy_check.py
+
+docs: setup-docs ## build the documentation as a site, in build/site
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
+
+docs-serve: setup-docs ## show the documentation, and build it again when a page changes
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve
 
 fmt: setup-check ## format the sources
 	$(BIN)/ruff format .

@@ -102,6 +102,7 @@ LAYERS = {
         ("zerofleet[dev,openspiel,s3,secrets,tensorboard]",), ("checkout-run",), checkout=True
     ),
     "checkout-browser": Layer(("zerofleet[browser]",), ("checkout-run",), checkout=True),
+    "checkout-docs": Layer(("mkdocs-material", "mkdocstrings[python]"), checkout=True),
 }
 
 

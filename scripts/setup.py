@@ -3,6 +3,7 @@
     python scripts/setup.py                    everything
     python scripts/setup.py run                what a run needs
     python scripts/setup.py test browser       what a run, the tests and the browser tests need
+    python scripts/setup.py docs               what the documentation needs, and nothing of a run
 
 Uses only the standard library. Does nothing if everything is installed and up to date. The
 packages are listed in ``deploy/requirements/checkout-*.txt``, which scripts/lock.py writes: pip
@@ -71,6 +72,7 @@ class Layer(NamedTuple):
 
     purpose: str
     cost: Cost
+    needs_run: bool = True
 
 
 LAYERS = {
@@ -78,6 +80,7 @@ LAYERS = {
     "test": Layer("the tests", Cost(145, 460)),
     "check": Layer("make check", Cost(170, 560)),
     "browser": Layer("the browser tests", Cost(55, 180)),
+    "docs": Layer("the documentation", Cost(30, 90), needs_run=False),
 }
 BUILD_COST = Cost(35, 150)  # with what is compiled
 TORCH_CPU_COST = Cost(190, 700)
@@ -111,7 +114,7 @@ def main(names: list[str]) -> int:
         known = ", ".join(LAYERS)
         print(f"set-up has no part named {unknown[0]}. Choose from: {known}", file=sys.stderr)
         return 2
-    wanted = wanted_state(["run", *names] if names else list(LAYERS))
+    wanted = wanted_state(names or list(LAYERS))
     try:
         if missing(wanted):
             with only_one_at_a_time() as lock:
@@ -129,6 +132,9 @@ def main(names: list[str]) -> int:
 
 def wanted_state(names: list[str]) -> dict[str, str]:
     """Digests of what each part is made from, by the part's name."""
+    if not any(LAYERS[name].needs_run for name in names):
+        return {name: digest(files=requirements(name)) for name in names}
+    names = ["run", *(name for name in names if name != "run")]
     core = ROOT / "core"
     sources = {path for pattern in CORE_SOURCES for path in core.rglob(pattern)}
     return {
