@@ -18,9 +18,7 @@ from statistics import median
 
 SMALL = 60
 """Lines of a module that the report counts as small."""
-FILE_NAMES_SHARED = frozenset(
-    {"__init__.py", "__main__.py", "settings.py", "service.py", "metrics.py"}
-)
+FILE_NAMES_SHARED = frozenset({"__init__.py", "__main__.py", "settings.py", "service.py"})
 """File names that each service or package may use once."""
 
 _KINDS = (

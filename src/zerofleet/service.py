@@ -258,8 +258,7 @@ def served_metrics(
     Args:
         address: ``host:port``. ``:port`` listens on every address of this machine, as gRPC does.
             None serves nothing.
-        collector: makes the served metrics. It is called only with an address, so that a process
-            without metrics does not import the library.
+        collector: makes the served metrics. It is called only with an address.
         silence_seconds: closes a connection that neither sends nor receives for this long.
 
     Raises:

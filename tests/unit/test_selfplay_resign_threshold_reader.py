@@ -14,7 +14,7 @@ from zerofleet.config import ResignSection, RunConfig, run_from_values
 from zerofleet.database import SelfplayDatabase, WorkerGames
 from zerofleet.errors import StoreUnavailableError
 from zerofleet.fleet.heartbeat import Heartbeats
-from zerofleet.services.selfplay.metrics import WorkerCollector
+from zerofleet.services.selfplay.service import WorkerCollector
 from zerofleet.services.selfplay.settings import SelfplaySettings
 from zerofleet.services.selfplay.worker import ResignThresholdReader, Worker
 
