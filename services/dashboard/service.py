@@ -48,8 +48,8 @@ from zerofleet.services.dashboard.run_page import add_run_page
 from zerofleet.services.dashboard.settings import DashboardSettings
 from zerofleet.services.dashboard.sources import Sources
 from zerofleet.services.dashboard.sql_page import add_sql_page
+from zerofleet.services.dashboard.sql_queries import VisitorQueries
 from zerofleet.services.dashboard.toolkit import Client, ui
-from zerofleet.services.dashboard.visitor_queries import VisitorQueries
 from zerofleet.services.dashboard.visitors import Visitors
 
 _log = structlog.get_logger()
