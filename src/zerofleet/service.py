@@ -337,5 +337,7 @@ def _host_and_port(address: str) -> tuple[str, int]:
     if not colon:
         raise ValueError("no port is named")
     if not host:
-        host = "::" if socket.has_dualstack_ipv6() else "0.0.0.0"  # nosec B104
+        host = "::"
+        if not socket.has_dualstack_ipv6():
+            host = "0.0.0.0"  # nosec B104
     return host.strip("[]"), int(port)
