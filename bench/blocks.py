@@ -65,12 +65,12 @@ async def _timed(work: Work, seconds: float, clock: CpuClock) -> Block:
     return Block(counts, time.perf_counter() - wall, used)
 
 
-def per_cpu_s(blocks: Sequence[Block], what: str) -> float:
+def per_cpu_second(blocks: Sequence[Block], what: str) -> float:
     """Median over blocks, CPU-seconds of all processes."""
     return statistics.median(block.counts[what] / block.all_cpu_s for block in blocks)
 
 
-def per_s(blocks: Sequence[Block], what: str) -> float:
+def per_second(blocks: Sequence[Block], what: str) -> float:
     """Median over blocks, on the clock on the wall."""
     return statistics.median(block.counts[what] / block.wall_s for block in blocks)
 
@@ -86,7 +86,7 @@ def ratio(
     blocks: Sequence[Block],
     base: Sequence[Block],
     what: str,
-    rate: Callable[[Sequence[Block], str], float] = per_cpu_s,
+    rate: Callable[[Sequence[Block], str], float] = per_cpu_second,
 ) -> float:
     """Median of the ratios turn by turn."""
     pairs = zip(blocks, base, strict=True)

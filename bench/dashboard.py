@@ -315,8 +315,8 @@ def _said() -> Iterator[tuple[str, Figures]]:
             f"worker-{number}",
             SelfplayFigures(
                 games_per_hour=some(1000, 1200),
-                positions_per_s=some(900, 1000),
-                simulations_per_s=some(1300, 1500),
+                positions_per_second=some(900, 1000),
+                simulations_per_second=some(1300, 1500),
                 training_positions_per_second=some(40, 50),
                 cache_hit_rate=some(0.2, 0.3),
             ),

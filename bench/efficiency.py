@@ -43,12 +43,12 @@ from zerofleet.prediction import PRECISIONS
 
 COLUMNS = {
     "path": ("path", ""),
-    "positions/CPU-s": ("positions_per_cpu_s", ",d"),
+    "positions/CPU-s": ("positions_per_cpu_second", ",d"),
     "of raw": ("ratio_to_raw", ".3f"),
     "of in process": ("ratio_to_inprocess", ".3f"),
-    "simulations/CPU-s": ("simulations_per_cpu_s", ",d"),
+    "simulations/CPU-s": ("simulations_per_cpu_second", ",d"),
     "sim./position": ("simulations_per_position", ".2f"),
-    "positions/s": ("positions_per_s", ",d"),
+    "positions/s": ("positions_per_second", ",d"),
     "games/h": ("games_per_hour", ",d"),
     "batch": ("batch_mean", ".0f"),
     "fill": ("batch_fill", ".0%"),
@@ -145,13 +145,13 @@ def summary(path: str, done: Mapping[str, list[Block]], setting: Setting) -> Row
     used = sum(block.all_cpu_s for block in mine)
     row: Row = {
         "path": path,
-        "positions_per_cpu_s": round(measured.per_cpu_s(mine, "positions")),
-        "simulations_per_cpu_s": round(measured.per_cpu_s(mine, "simulations")),
+        "positions_per_cpu_second": round(measured.per_cpu_second(mine, "positions")),
+        "simulations_per_cpu_second": round(measured.per_cpu_second(mine, "simulations")),
         "ratio_to_raw": round(measured.ratio(mine, done["raw"], "positions"), 3),
         "batch_mean": round(batch_mean(mine), 1),
-        "positions_per_s": round(measured.per_s(mine, "positions")),
+        "positions_per_second": round(measured.per_second(mine, "positions")),
         "wall_ratio_to_raw": round(
-            measured.ratio(mine, done["raw"], "positions", measured.per_s), 3
+            measured.ratio(mine, done["raw"], "positions", measured.per_second), 3
         ),
         "server_cpu_share": round(sum(block.cpu_s["server"] for block in mine) / used, 3),
     }
@@ -187,7 +187,7 @@ def of_self_play(mine: Sequence[Block], inprocess: Sequence[Block], setting: Set
     if setting.reuse:
         of_ply = simulations / plies if plies >= setting.games * setting.engines else None
     if of_ply is not None:
-        plies_an_hour = 3600 * measured.per_s(mine, "simulations") / of_ply
+        plies_an_hour = 3600 * measured.per_second(mine, "simulations") / of_ply
         row["games_per_hour"] = round(plies_an_hour / setting.workload.plies)
         row["plies_of_game"] = setting.workload.plies
     return row

@@ -34,11 +34,11 @@ from zerofleet.records import GameRecord
 STORED_AT_ONCE = 64
 COLUMNS = {
     "path": ("path", ""),
-    "positions/CPU-s": ("positions_per_cpu_s", ",d"),
-    "positions/s": ("positions_per_s", ",d"),
-    "rows/CPU-s": ("rows_per_cpu_s", ",d"),
-    "rows/s": ("rows_per_s", ",d"),
-    "games/s": ("games_per_s", ",d"),
+    "positions/CPU-s": ("positions_per_cpu_second", ",d"),
+    "positions/s": ("positions_per_second", ",d"),
+    "rows/CPU-s": ("rows_per_cpu_second", ",d"),
+    "rows/s": ("rows_per_second", ",d"),
+    "games/s": ("games_per_second", ",d"),
     "Postgres' share of CPU": ("postgres_cpu_share", ".0%"),
 }
 
@@ -174,15 +174,15 @@ def summary(workload: Workload, path: str, blocks: list[Block]) -> Row:
         "bench": "replay",
         "game": workload.name,
         "path": path,
-        "positions_per_cpu_s": round(measured.per_cpu_s(blocks, "positions")),
-        "positions_per_s": round(measured.per_s(blocks, "positions")),
+        "positions_per_cpu_second": round(measured.per_cpu_second(blocks, "positions")),
+        "positions_per_second": round(measured.per_second(blocks, "positions")),
     }
     if path == "load":
         used = sum(block.all_cpu_s for block in blocks)
         row |= {
-            "rows_per_cpu_s": round(measured.per_cpu_s(blocks, "rows")),
-            "rows_per_s": round(measured.per_s(blocks, "rows")),
-            "games_per_s": round(measured.per_s(blocks, "games")),
+            "rows_per_cpu_second": round(measured.per_cpu_second(blocks, "rows")),
+            "rows_per_second": round(measured.per_second(blocks, "rows")),
+            "games_per_second": round(measured.per_second(blocks, "games")),
             "postgres_cpu_share": round(sum(b.cpu_s["postgres"] for b in blocks) / used, 3),
         }
     return row

@@ -21,7 +21,7 @@ from zerofleet.games import State
 
 COLUMNS = {
     "operation": ("operation", ""),
-    "each CPU-s": ("per_cpu_s", ",d"),
+    "each CPU-s": ("per_cpu_second", ",d"),
     "ns": ("nanoseconds", ",.0f"),
     "what is counted": ("counted", ""),
 }
@@ -42,13 +42,13 @@ def main(argv: Sequence[str] | None = None) -> None:
     done = asyncio.run(measured.interleave(works, options.seconds, options.blocks, cpu_clock()))
     rows: list[Row] = []
     for name, mine in done.items():
-        rate = measured.per_cpu_s(mine, "calls")
+        rate = measured.per_cpu_second(mine, "calls")
         rows.append(
             {
                 "bench": "rules",
                 "game": workload.name,
                 "operation": name,
-                "per_cpu_s": round(rate),
+                "per_cpu_second": round(rate),
                 "nanoseconds": round(1e9 / rate, 1),
                 "counted": COUNTED[name],
             }

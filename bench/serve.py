@@ -40,8 +40,8 @@ SMALL_NETWORK_MICROSECONDS = 339.0
 COLUMNS = {
     "clients": ("clients", "d"),
     "batch": ("batch", ",d"),
-    "messages/s": ("requests_per_s", ",d"),
-    "positions/s": ("positions_per_s", ",d"),
+    "messages/s": ("requests_per_second", ",d"),
+    "positions/s": ("positions_per_second", ",d"),
     "p50 ms": ("p50_ms", ".2f"),
     "p95 ms": ("p95_ms", ".2f"),
     "p99 ms": ("p99_ms", ".2f"),
@@ -177,8 +177,8 @@ def summary(load: Load, blocks: list[Block]) -> Row:
     return {
         "clients": load.clients,
         "batch": load.batch,
-        "requests_per_s": round(measured.per_s(blocks, "requests")),
-        "positions_per_s": round(measured.per_s(blocks, "positions")),
+        "requests_per_second": round(measured.per_second(blocks, "requests")),
+        "positions_per_second": round(measured.per_second(blocks, "positions")),
         "p50_ms": p50,
         "p95_ms": p95,
         "p99_ms": p99,

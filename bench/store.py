@@ -24,9 +24,9 @@ from bench.workloads import Workload
 
 COLUMNS = {
     "workers": ("workers", "d"),
-    "games/s": ("games_per_s", ",d"),
-    "positions/s": ("positions_per_s", ",d"),
-    "positions/CPU-s": ("positions_per_cpu_s", ",d"),
+    "games/s": ("games_per_second", ",d"),
+    "positions/s": ("positions_per_second", ",d"),
+    "positions/CPU-s": ("positions_per_cpu_second", ",d"),
     "worker, us/position": ("worker_us_per_position", ".1f"),
     "Postgres, us/position": ("postgres_us_per_position", ".1f"),
     "bytes/position": ("bytes_per_position", ",d"),
@@ -102,14 +102,14 @@ def bytes_per_position(url: str) -> int:
 def summary(workload: Workload, workers: int, blocks: list[Block], weight: int) -> Row:
     """Medians over the blocks of one number of workers."""
     postgres = measured.cpu_us_each(blocks, "positions", "postgres")
-    all_processes = 1e6 / measured.per_cpu_s(blocks, "positions")
+    all_processes = 1e6 / measured.per_cpu_second(blocks, "positions")
     return {
         "bench": "store",
         "game": workload.name,
         "workers": workers,
-        "games_per_s": round(measured.per_s(blocks, "games")),
-        "positions_per_s": round(measured.per_s(blocks, "positions")),
-        "positions_per_cpu_s": round(measured.per_cpu_s(blocks, "positions")),
+        "games_per_second": round(measured.per_second(blocks, "games")),
+        "positions_per_second": round(measured.per_second(blocks, "positions")),
+        "positions_per_cpu_second": round(measured.per_cpu_second(blocks, "positions")),
         "worker_us_per_position": round(all_processes - postgres, 1),
         "postgres_us_per_position": round(postgres, 1),
         "bytes_per_position": weight,

@@ -68,8 +68,8 @@ class ComparedRun:
     examined_by: RunConfig
     """The first variant's run, whose search, simulations and openings all exams and games have."""
     answers: dict[str, NDArray[np.float64]] = field(default_factory=dict[str, NDArray[np.float64]])
-    """Answers of the newest exam: [positions] 1 where the model erred, or [1] the share of lines
-    lost.
+    """Answers of the newest exam: [positions] 1 where the model made a mistake, or [1] the share of
+    lines lost.
     """
     last: dict[str, Any] = field(default_factory=dict[str, Any])
     """The newest row."""
@@ -158,7 +158,7 @@ async def report(one: ComparedRun, simulations: Sequence[int], options: argparse
 
 
 async def ask(one: ComparedRun, simulations: Sequence[int], positions: int) -> dict[str, float]:
-    """The newest model's errors and its values' error, by kind and simulations."""
+    """Return the newest model's errors and its values' errors, by kind and simulations."""
     found, one.answers = await exam_figures(one.examined_by, one.loop.model, simulations, positions)
     return found
 
@@ -166,12 +166,12 @@ async def ask(one: ComparedRun, simulations: Sequence[int], positions: int) -> d
 async def exam_figures(
     run: RunConfig, predictor: Predictor, simulations: Sequence[int], positions: int
 ) -> tuple[dict[str, float], dict[str, NDArray[np.float64]]]:
-    """A network's errors and its values' error behind the run's search, and where it erred.
+    """Return a network's errors, its values' errors, and its mistakes, with the run's search.
 
     Args:
         run: its game and its ``[search]``.
         predictor: the network.
-        simulations: each of which it is asked at.
+        simulations: numbers of simulations, each of which is examined.
         positions: of each kind, at most.
     """
     found, answers = dict[str, float](), dict[str, NDArray[np.float64]]()
@@ -290,10 +290,10 @@ def _score(matches: Sequence[PairScores]) -> str:
 
 
 def paired_difference(by_seed: NDArray[np.float64]) -> tuple[float, float]:
-    """The mean difference of two players and its standard error over positions.
+    """Return the mean difference of two players and its standard error over positions.
 
     Args:
-        by_seed: ``[seeds, positions]``, at each position what the one erred less the other.
+        by_seed: ``[seeds, positions]``, at each position the mistake of one less the other's.
     """
     return mean_and_error(by_seed.mean(axis=0))
 

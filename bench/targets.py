@@ -49,8 +49,12 @@ def _speed(
 ) -> Iterator[Figure]:
     """The figures of one network in one precision."""
     raw, grpc = _efficiency(game, "raw", precision), _efficiency(game, "grpc", precision)
-    yield Figure(f"{name} {precision}, ONNX Runtime, positions/CPU-s", raw, "positions_per_cpu_s")
-    yield Figure(f"{name} {precision}, gRPC, positions/CPU-s", grpc, "positions_per_cpu_s", rate)
+    yield Figure(
+        f"{name} {precision}, ONNX Runtime, positions/CPU-s", raw, "positions_per_cpu_second"
+    )
+    yield Figure(
+        f"{name} {precision}, gRPC, positions/CPU-s", grpc, "positions_per_cpu_second", rate
+    )
     yield Figure(f"{name} {precision}, gRPC of raw", grpc, "ratio_to_raw", ratio, form=".3f")
     least = None if game == "tic_tac_toe" or precision != "fp32" else 0.95
     yield Figure(
@@ -72,7 +76,7 @@ def _trees() -> Iterator[Figure]:
             row = _tree(game, simulations)
             target = least if simulations == 100 else None
             says = f"{name}, tree alone, {simulations}: "
-            yield Figure(f"{says}simulations/CPU-s", row, "simulations_per_cpu_s", target)
+            yield Figure(f"{says}simulations/CPU-s", row, "simulations_per_cpu_second", target)
             yield Figure(f"{says}bytes/node", row, "bytes_per_node", 64, True, ".0f")
             yield Figure(f"{says}bytes/edge", row, "bytes_per_edge", 40, True, ".0f")
 
@@ -97,11 +101,11 @@ def _figures() -> Iterator[Figure]:
         load = {"bench": "replay", "game": game, "path": "load"}
         train = {"bench": "train", "game": game, "path": "trainer"}
         yield Figure(
-            f"{name}, replay to batch, positions/CPU-s", sample, "positions_per_cpu_s", least
+            f"{name}, replay to batch, positions/CPU-s", sample, "positions_per_cpu_second", least
         )
-        yield Figure(f"{name}, window from Postgres, rows/s", load, "rows_per_s")
+        yield Figure(f"{name}, window from Postgres, rows/s", load, "rows_per_second")
         yield Figure(f"{name}, trainer of a bare loop", train, "ratio_to_bare", form=".3f")
-        yield Figure(f"{name}, trainer, samples/s", train, "samples_per_s")
+        yield Figure(f"{name}, trainer, samples/s", train, "samples_per_second")
     memory = {"bench": "memory", "game": "go9", "games": 512, "simulations": 800}
     yield Figure("W3, worker, 512 games of 800, MiB", memory, "most_resident_mib", 1024, True)
     serve = {"bench": "serve", "clients": 1, "batch": 256, "path": "stream"}
@@ -111,7 +115,7 @@ def _figures() -> Iterator[Figure]:
     yield Figure("the wire, 256 rows, p99 ms", serve, "p99_ms", form=".2f")
     for workers in (1, 4):
         store = {"bench": "store", "workers": workers}
-        yield Figure(f"store, {workers} workers, positions/s", store, "positions_per_s")
+        yield Figure(f"store, {workers} workers, positions/s", store, "positions_per_second")
 
 
 def figures(rows: Sequence[Row]) -> list[tuple[Figure, float]]:

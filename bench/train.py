@@ -36,10 +36,10 @@ from zerofleet.records import GameRecord
 
 COLUMNS = {
     "path": ("path", ""),
-    "samples/s": ("samples_per_s", ",d"),
-    "samples/CPU-s": ("samples_per_cpu_s", ",d"),
+    "samples/s": ("samples_per_second", ",d"),
+    "samples/CPU-s": ("samples_per_cpu_second", ",d"),
     "of bare": ("ratio_to_bare", ".3f"),
-    "steps/s": ("steps_per_s", ".1f"),
+    "steps/s": ("steps_per_second", ".1f"),
     "page faults/step": ("page_faults_per_step", ",d"),
 }
 
@@ -161,13 +161,13 @@ def summary(workload: Workload, path: str, done: dict[str, list[Block]], size: i
         "network": workload.network_name,
         "batch": size,
         "path": path,
-        "samples_per_s": round(measured.per_s(mine, "samples")),
-        "samples_per_cpu_s": round(measured.per_cpu_s(mine, "samples")),
+        "samples_per_second": round(measured.per_second(mine, "samples")),
+        "samples_per_cpu_second": round(measured.per_cpu_second(mine, "samples")),
         "ratio_to_bare": round(measured.ratio(mine, done["bare"], "samples"), 3),
         "wall_ratio_to_bare": round(
-            measured.ratio(mine, done["bare"], "samples", measured.per_s), 3
+            measured.ratio(mine, done["bare"], "samples", measured.per_second), 3
         ),
-        "steps_per_s": round(measured.per_s(mine, "steps"), 2),
+        "steps_per_second": round(measured.per_second(mine, "steps"), 2),
         "page_faults_per_step": round(
             measured.total(mine, "page_faults") / measured.total(mine, "steps")
         ),

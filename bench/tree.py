@@ -32,7 +32,7 @@ BUILDS = Path(__file__).resolve().parents[1] / "core" / "build"
 COLUMNS = {
     "path": ("path", ""),
     "simulations": ("simulations", ",d"),
-    "simulations/CPU-s": ("simulations_per_cpu_s", ",d"),
+    "simulations/CPU-s": ("simulations_per_cpu_second", ",d"),
     "positions/simulation": ("positions_per_simulation", ".2f"),
     "nodes of a tree": ("nodes_of_tree", ",d"),
     "edges/node": ("edges_per_node", ".1f"),
@@ -105,7 +105,7 @@ async def measure(
             "path": "python",
             "simulations": int(name),
             "games": games,
-            "simulations_per_cpu_s": round(measured.per_cpu_s(mine, "simulations")),
+            "simulations_per_cpu_second": round(measured.per_cpu_second(mine, "simulations")),
             "positions_per_simulation": round(positions / max(run, 1), 3),
         }
         rows.append(rate | weights(workload, int(name)))
@@ -217,7 +217,7 @@ def core_program(workload: Workload, games: int, simulations: int, program: Path
         "path": "core",
         "simulations": simulations,
         "games": games,
-        "simulations_per_cpu_s": round(float(found[1]) * 1e6),
+        "simulations_per_cpu_second": round(float(found[1]) * 1e6),
         "positions_per_simulation": float(found[2]),
     }
 

@@ -41,11 +41,11 @@ _ASKS_AGAIN_SECONDS = 1.0
 _TABLE_SECONDS = 0.3  # as the page asks for them
 COLUMNS = {
     "path": ("path", ""),
-    "positions/s": ("positions_per_s", ",d"),
+    "positions/s": ("positions_per_second", ",d"),
     "ratio": ("ratio", ".3f"),
-    "positions/CPU-s": ("positions_per_cpu_s", ",d"),
+    "positions/CPU-s": ("positions_per_cpu_second", ",d"),
     "by CPU": ("ratio_by_cpu", ".3f"),
-    "visitors' simulations/s": ("simulations_per_s", ",d"),
+    "visitors' simulations/s": ("simulations_per_second", ",d"),
     "us/simulation": ("us_per_simulation", ",.0f"),
     "of a core": ("of_a_core", ".1%"),
     "server, CPU/s": ("server_cpu", ".2f"),
@@ -171,19 +171,22 @@ def summary(path: str, done: Mapping[str, list[Block]], per_minute: int) -> Row:
     wall = sum(block.wall_s for block in mine)
     made = sum(block.counts.get("visitors_simulations", 0.0) for block in mine)
     lacks = sum(
-        one.cpu_s["server"] + one.cpu_s["worker"] - one.counts["positions"] / _per_cpu_s([other])
+        one.cpu_s["server"]
+        + one.cpu_s["worker"]
+        - one.counts["positions"] / _per_cpu_second([other])
         for one, other in zip(mine, alone, strict=True)
     )
     each = lacks / made if made else None
     return {
         "path": path,
-        "positions_per_s": round(measured.per_s(mine, "positions")),
-        "ratio": measured.ratio(mine, alone, "positions", measured.per_s),
-        "positions_per_cpu_s": round(_per_cpu_s(mine)),
+        "positions_per_second": round(measured.per_second(mine, "positions")),
+        "ratio": measured.ratio(mine, alone, "positions", measured.per_second),
+        "positions_per_cpu_second": round(_per_cpu_second(mine)),
         "ratio_by_cpu": statistics.median(
-            _per_cpu_s([one]) / _per_cpu_s([other]) for one, other in zip(mine, alone, strict=True)
+            _per_cpu_second([one]) / _per_cpu_second([other])
+            for one, other in zip(mine, alone, strict=True)
         ),
-        "simulations_per_s": round(made / wall),
+        "simulations_per_second": round(made / wall),
         "us_per_simulation": None if each is None else 1e6 * each,
         "of_a_core": None if each is None else each * per_minute / 60,
         "server_cpu": sum(block.cpu_s["server"] for block in mine) / wall,
@@ -194,7 +197,7 @@ def summary(path: str, done: Mapping[str, list[Block]], per_minute: int) -> Row:
     }
 
 
-def _per_cpu_s(blocks: Sequence[Block]) -> float:
+def _per_cpu_second(blocks: Sequence[Block]) -> float:
     return statistics.median(
         block.counts["positions"] / (block.cpu_s["server"] + block.cpu_s["worker"])
         for block in blocks

@@ -147,7 +147,9 @@ class FleetHistory:
         return [
             simulations / positions if simulations is not None and positions else None
             for simulations, positions in zip(
-                played.total("simulations_per_s"), played.total("positions_per_s"), strict=True
+                played.total("simulations_per_second"),
+                played.total("positions_per_second"),
+                strict=True,
             )
         ]
 
@@ -221,8 +223,8 @@ def _common_cells(beats: Sequence[Heartbeat], redis: RedisState) -> Iterable[Cel
 
 
 def _worker_cells(figures: SelfplayFigures) -> Cells:
-    positions = figures.positions_per_s
-    reuse = figures.simulations_per_s / positions if positions else None
+    positions = figures.positions_per_second
+    reuse = figures.simulations_per_second / positions if positions else None
     return {
         "positions": f"{positions:,.0f}",
         "games": f"{figures.games_per_hour:,.0f}",
@@ -427,7 +429,7 @@ def _mean(service: str, name: str) -> Callable[[FleetHistory], Sequence[float | 
 
 _CHARTS: Mapping[str, _Lines] = {
     "Positions/s": {
-        "self-play": (_total("selfplay", "positions_per_s"), BLUE),
+        "self-play": (_total("selfplay", "positions_per_second"), BLUE),
         "all": (_total("inference", "rows_per_second"), ORANGE),
         "possible": (_total("inference", "capacity_rows_per_second"), GREY),
     },

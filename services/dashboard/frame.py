@@ -362,7 +362,7 @@ class Strip:
     def show_services(self, services: ServiceFigures) -> None:
         """Show the status of the services, and their rates."""
         _set(self._games_per_hour, _rate(services.games_per_hour))
-        _set(self._positions, _rate(services.positions_per_s))
+        _set(self._positions, _rate(services.positions_per_second))
         _set(self._next, services.next_model)
         health, colour = services.health
         self._health.set_text(health)

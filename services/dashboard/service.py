@@ -9,11 +9,13 @@ import socket
 from asyncio import Event
 from collections.abc import Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 import structlog
 import uvicorn
 from fastapi import FastAPI
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
 
 from zerofleet.config import RunConfig
 from zerofleet.errors import ConfigError
@@ -46,13 +48,9 @@ from zerofleet.services.dashboard.run_page import add_run_page
 from zerofleet.services.dashboard.settings import DashboardSettings
 from zerofleet.services.dashboard.sources import Sources
 from zerofleet.services.dashboard.sql_page import add_sql_page
+from zerofleet.services.dashboard.sql_queries import VisitorQueries
 from zerofleet.services.dashboard.toolkit import Client, ui
-from zerofleet.services.dashboard.visitor_queries import VisitorQueries
 from zerofleet.services.dashboard.visitors import Visitors
-
-if TYPE_CHECKING:
-    from prometheus_client.core import Metric
-    from prometheus_client.registry import Collector
 
 _log = structlog.get_logger()
 
@@ -214,27 +212,27 @@ class PageServer:
         answered = self._server.server_state.total_requests
         return Pulse(answered, "", DashboardFigures(open_pages=open_pages()))
 
-    def collector(self) -> Collector:
-        """Return the collector of the metrics; called where metrics are served."""
-        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
-        from prometheus_client.registry import Collector
+    def collector(self) -> PageCollector:
+        """Return the collector of the metrics."""
+        return PageCollector(self._server)
 
-        server = self._server
 
-        class PageCollector(Collector):
-            def collect(self) -> Iterator[Metric]:
-                yield GaugeMetricFamily(
-                    "zerofleet_dashboard_open_pages",
-                    "Pages that a browser shows.",
-                    value=open_pages(),
-                )
-                yield CounterMetricFamily(
-                    "zerofleet_dashboard_requests",
-                    "HTTP requests.",
-                    value=server.server_state.total_requests,
-                )
+class PageCollector(Collector):
+    """Counts open pages and requests at each scrape."""
 
-        return PageCollector()
+    def __init__(self, server: uvicorn.Server) -> None:
+        self._server = server
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the two numbers."""
+        yield GaugeMetricFamily(
+            "zerofleet_dashboard_open_pages", "Pages that a browser shows.", value=open_pages()
+        )
+        yield CounterMetricFamily(
+            "zerofleet_dashboard_requests",
+            "HTTP requests.",
+            value=self._server.server_state.total_requests,
+        )
 
 
 def open_pages() -> int:

@@ -460,7 +460,7 @@ class ServiceFigures:
 
     games_per_hour: float | None = None
     """None: no worker responds. The same applies to the next figure."""
-    positions_per_s: float | None = None
+    positions_per_second: float | None = None
     step: int | None = None
     """Step of the trainer; None: it does not respond."""
     lamps: tuple[Lamp, ...] = ()
@@ -557,7 +557,7 @@ class StripReader:
             positions=0,
             games_last_hour=0,
             games_per_hour=0.0,
-            positions_per_s=0.0,
+            positions_per_second=0.0,
         )
 
 
@@ -579,7 +579,7 @@ def sum_up(
     steps = [beat.progress for beat in live if isinstance(beat.figures, TrainerFigures)]
     return ServiceFigures(
         sum(worker.games_per_hour for worker in workers) if workers else None,
-        sum(worker.positions_per_s for worker in workers) if workers else None,
+        sum(worker.positions_per_second for worker in workers) if workers else None,
         max(steps, default=None),
         tuple(_lamps(states_of(beats), run_is_stopped=run_is_stopped)),
         every_steps,

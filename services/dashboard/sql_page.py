@@ -15,8 +15,7 @@ from urllib.parse import urlencode
 from zerofleet.errors import StoreUnavailableError
 from zerofleet.services.dashboard.frame import Frame, Visit, said_heading
 from zerofleet.services.dashboard.sources import Sources
-from zerofleet.services.dashboard.toolkit import events, ui
-from zerofleet.services.dashboard.visitor_queries import (
+from zerofleet.services.dashboard.sql_queries import (
     CSV_PATH,
     GONE,
     MOST_ROWS,
@@ -28,6 +27,7 @@ from zerofleet.services.dashboard.visitor_queries import (
     VisitorQueries,
     add_answer_routes,
 )
+from zerofleet.services.dashboard.toolkit import events, ui
 
 _RELATIONS_SECONDS = 60.0
 _SHOWN_ROWS = 100  # rows of a saved query

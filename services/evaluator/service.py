@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import structlog
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
 
 from zerofleet.best_pointer import BestPointer
 from zerofleet.client import AsyncModel
 from zerofleet.config import ProcessSettings, RunConfig
 from zerofleet.database import EvaluatorDatabase
 from zerofleet.errors import StaleEpochError
-from zerofleet.fleet.figures import EvaluatorFigures
+from zerofleet.fleet.figures import EvaluatorFigures, numbers
 from zerofleet.fleet.heartbeat import Heartbeats
 from zerofleet.games import format_actions
 from zerofleet.match.play_match import MatchGamesInPlay, draw_openings
@@ -26,9 +28,6 @@ from zerofleet.services.evaluator.evaluator import Evaluator
 from zerofleet.services.evaluator.promotion_gate import Promoter, Referee, reconcile
 from zerofleet.services.evaluator.spare_games import RatingPool, SpareTime, Trials
 from zerofleet.waiting import Waits
-
-if TYPE_CHECKING:
-    from prometheus_client.registry import Collector
 
 _log = structlog.get_logger()
 
@@ -56,13 +55,10 @@ async def serve(run: RunConfig, settings: ProcessSettings, stop: asyncio.Event) 
         ) as model:
             evaluator = FencedEvaluator(run, settings, database, pointer, model, waits)
 
-            def collector() -> Collector:
-                from zerofleet.services.evaluator.metrics import PulseCollector
-
-                return PulseCollector(evaluator.pulse)
-
             try:
-                with served_metrics(settings.metrics_address, collector):
+                with served_metrics(
+                    settings.metrics_address, lambda: PulseCollector(evaluator.pulse)
+                ):
                     await first_of(
                         stop.wait(),
                         evaluator.judge(),
@@ -140,3 +136,23 @@ class FencedEvaluator:
         lines = self._in_play.lines(_SHOWN_GAMES)
         pulse.figures.games_in_play = tuple(format_actions(game, line) for line in lines)
         return pulse
+
+
+_METRIC_PREFIX = "zerofleet_evaluator"
+
+
+class PulseCollector(Collector):
+    """Collects an evaluator's pulse at each scrape."""
+
+    def __init__(self, pulse: Callable[[], Pulse[EvaluatorFigures]]) -> None:
+        self._pulse = pulse
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield progress as a counter, and the figures of the heartbeat as gauges."""
+        pulse = self._pulse()
+        yield CounterMetricFamily(
+            f"{_METRIC_PREFIX}_progress", "Games played and models judged.", value=pulse.progress
+        )
+        for name, value in numbers(pulse.figures).items():
+            words = name.replace("_", " ").capitalize()
+            yield GaugeMetricFamily(f"{_METRIC_PREFIX}_{name}", f"{words}.", value=value)

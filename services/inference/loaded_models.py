@@ -395,7 +395,7 @@ def fastest_model(
     _log.info(
         "precision_chosen",
         precision=chosen.precision,
-        positions_per_s={
+        positions_per_second={
             model.precision: round(len(observations) / seconds[model]) for model in models
         },
     )

@@ -1,15 +1,21 @@
-"""The inference service, wired: stores, models, batcher, wire, metrics, heartbeat."""
+"""Wires the inference service: stores, models, batcher, gRPC server, metrics, heartbeat."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import time
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import structlog
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
+from prometheus_client.registry import Collector
 
 from zerofleet import games
 from zerofleet.best_pointer import BestPointer
@@ -28,16 +34,13 @@ from zerofleet.rpc.tls import ServerCredentials
 from zerofleet.search_configs import served_simulations
 from zerofleet.service import Pulse, beat, first_of, give_memory_back, served_metrics
 from zerofleet.services.inference.backend import Backend
-from zerofleet.services.inference.batcher import Batcher, BatchLimits
+from zerofleet.services.inference.batcher import Batcher, BatchLimits, Histogram
 from zerofleet.services.inference.devices import active_provider, numbers, serve_several
 from zerofleet.services.inference.loaded_models import RUNS, ModelLoader, Precisions, fastest_model
 from zerofleet.services.inference.model_player import ModelPlayer
 from zerofleet.services.inference.recent_load import Load
 from zerofleet.services.inference.served_models import ServedModels, StoredModels
 from zerofleet.services.inference.settings import InferenceSettings
-
-if TYPE_CHECKING:
-    from prometheus_client.registry import Collector
 
 _log = structlog.get_logger()
 
@@ -170,12 +173,13 @@ async def _answer(
     )
     health = HealthServer(settings.health_address, ready=lambda: server.serving, names=server.names)
 
-    def collector() -> Collector:
-        from zerofleet.services.inference.metrics import InferenceCollector
-
-        return InferenceCollector(batcher, models, provider.name, load)
-
-    with served_metrics(settings.metrics_address, collector), health:
+    with (
+        served_metrics(
+            settings.metrics_address,
+            lambda: InferenceCollector(batcher, models, provider.name, load),
+        ),
+        health,
+    ):
         async with server:
             _log.info("serving", address=settings.listen_address, port=server.port, run=run.name)
             await first_of(
@@ -200,3 +204,116 @@ async def _keep_health(server: Server, backend: Backend) -> None:
     while True:
         await server.set_serving(backend.ready())
         await asyncio.sleep(_POLL_SECONDS / 2)
+
+
+_METRIC_PREFIX = "zerofleet_inference"
+
+
+class InferenceCollector(Collector):
+    """Turns the service's counters into metrics when they are scraped."""
+
+    def __init__(
+        self,
+        batcher: Batcher,
+        models: ServedModels,
+        provider: str,
+        load: Load,
+    ) -> None:
+        self._batcher = batcher
+        self._models = models
+        self._provider = provider
+        self._load = load
+
+    def collect(self) -> Iterator[Metric]:
+        """All metrics, in base units."""
+        yield from self._counters()
+        yield from self._precisions()
+        yield from self._gauges()
+        statistics = self._batcher.statistics
+        yield _histogram("batch_rows", "Rows of a batch.", statistics.batch_rows)
+        yield _histogram(
+            "queue_wait_seconds", "A request's wait for a model thread.", statistics.queue_wait
+        )
+
+    def _counters(self) -> Iterator[Metric]:
+        totals = self._batcher.statistics.totals
+        for name, text, value in (
+            ("request_success", "Requests answered.", totals.success),
+            ("request_failure", "Requests that a model failed to answer.", totals.fail),
+            ("request_refused", "Requests that found the queue full.", totals.refused),
+            ("request_expired", "Requests whose deadline passed in the queue.", totals.expired),
+            ("rows", "Positions evaluated.", totals.rows),
+            ("executions", "Batches run.", totals.executions),
+            ("queue_duration_seconds", "Waits of all requests.", totals.queue_ns / 1e9),
+            ("compute_duration_seconds", "Runs of all batches.", totals.compute_ns / 1e9),
+            (
+                "request_duration_seconds",
+                "Waits and runs of all requests.",
+                totals.request_ns / 1e9,
+            ),
+            ("model_load_failures", "Models that did not load.", self._models.failed_loads),
+        ):
+            yield CounterMetricFamily(f"{_METRIC_PREFIX}_{name}", text, value=value)
+        release = CounterMetricFamily(
+            f"{_METRIC_PREFIX}_batch_release",
+            "Batches by the reason for their size.",
+            labels=["reason"],
+        )
+        release.add_metric(["full"], totals.full)
+        release.add_metric(["idle"], totals.executions - totals.full)
+        yield release
+
+    def _precisions(self) -> Iterator[Metric]:
+        found = dict(self._batcher.statistics.precisions)
+        rows = CounterMetricFamily(
+            f"{_METRIC_PREFIX}_precision_rows", "Positions evaluated.", labels=["precision"]
+        )
+        executions = CounterMetricFamily(
+            f"{_METRIC_PREFIX}_precision_executions", "Batches run.", labels=["precision"]
+        )
+        for name, totals in found.items():
+            rows.add_metric([name], totals.rows)
+            executions.add_metric([name], totals.executions)
+        yield rows
+        yield executions
+        best = self._models.peek(None)
+        answers = GaugeMetricFamily(
+            f"{_METRIC_PREFIX}_answers_with",
+            "1 for what the best model runs on, and its precision.",
+            labels=["provider", "precision"],
+        )
+        answers.add_metric([self._provider, best.precision if best else "none"], 1)
+        yield answers
+
+    def _gauges(self) -> Iterator[Metric]:
+        totals, best = self._batcher.statistics.totals, self._models.peek(None)
+        capacity = totals.executions * self._batcher.limits.max_batch_rows
+        age = time.time() - best.loaded_at if best else 0.0
+        for name, text, value in (
+            ("queue_rows", "Rows that wait now.", self._batcher.queue_rows),
+            (
+                "model_version",
+                "Version of the best model, 0 for none.",
+                best.version if best else 0,
+            ),
+            ("model_age_seconds", "Time since the best model was loaded.", age),
+            ("batch_fill", "Mean rows / most rows of a batch.", totals.rows / (capacity or 1)),
+            ("models_loaded", "Model files in memory.", len(self._models.loaded())),
+            (
+                "capacity_rows_per_second",
+                "Positions a second in full batches, 0 while that is not known.",
+                self._load.capacity,
+            ),
+        ):
+            yield GaugeMetricFamily(f"{_METRIC_PREFIX}_{name}", text, value=value)
+
+
+def _histogram(name: str, text: str, histogram: Histogram) -> Metric:
+    cumulated, buckets = 0, list[tuple[str, float]]()
+    bounds = [*map(str, histogram.bounds), "+Inf"]
+    for bound, count in zip(bounds, histogram.counts, strict=True):
+        cumulated += count
+        buckets.append((bound, cumulated))
+    return HistogramMetricFamily(
+        f"{_METRIC_PREFIX}_{name}", text, buckets=buckets, sum_value=histogram.total
+    )

@@ -24,7 +24,7 @@ from uuid import UUID
 import structlog
 from zerofleet_core import GameColumns
 
-from zerofleet.database import Submission, SubmitStatus, WorkerGames
+from zerofleet.database import FinishedGames, GameLeases, Submission, SubmitStatus
 from zerofleet.errors import RecordRejectedError, StoreUnavailableError
 from zerofleet.records import GameRecord, new_game_uid
 from zerofleet.waiting import Backoff, Waits, awaited
@@ -161,7 +161,7 @@ class UnfinishedGames:
     """
 
     def __init__(
-        self, database: WorkerGames, run: str, worker: str, lease_seconds: float, waits: Waits
+        self, database: GameLeases, run: str, worker: str, lease_seconds: float, waits: Waits
     ) -> None:
         self._database = database
         self._run = run
@@ -301,7 +301,7 @@ class GameWriter:
 
     def __init__(
         self,
-        database: WorkerGames,
+        database: FinishedGames,
         run: str,
         worker: str,
         spool_games: int,

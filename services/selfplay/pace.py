@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from zerofleet_core import SearchConfig, SelfPlay
 
 from zerofleet.config import RunConfig
-from zerofleet.database import WorkerGames
-from zerofleet.database.worker_games import PositionsAhead
+from zerofleet.database import FinishedGames
+from zerofleet.database.finished_games import PositionsAhead
 from zerofleet.errors import StoreUnavailableError
 from zerofleet.fleet.figures import SelfplayFigures, TrainerFigures
 from zerofleet.fleet.heartbeat import BEAT_TTL_SECONDS, Heartbeats
@@ -98,7 +98,7 @@ class TrainerWatch:
     """
 
     def __init__(
-        self, run: RunConfig, heartbeats: Heartbeats, database: WorkerGames, pause: Pause
+        self, run: RunConfig, heartbeats: Heartbeats, database: FinishedGames, pause: Pause
     ) -> None:
         self._run = run.name
         self._trained_share = run.selfplay.full_search_share * (1 - run.trainer.held_out_share)
@@ -284,8 +284,8 @@ class Rates:
             games=totals.games,
             resigned_games=totals.resigned_games,
             games_per_hour=(totals.games - before.games) / elapsed * 3600.0,
-            positions_per_s=positions / elapsed,
-            simulations_per_s=simulations,
+            positions_per_second=positions / elapsed,
+            simulations_per_second=simulations,
             training_positions_per_second=self._cost.training_positions(simulations, totals),
             waiting_share=sum(look.waiting for look in self._looks) / len(self._looks),
             pause_share=sum(look.paused for look in self._looks) / len(self._looks),

@@ -15,7 +15,7 @@ import structlog
 from zerofleet_core import SelfPlay
 
 from zerofleet.config import RunConfig, SelfplaySection
-from zerofleet.database import SelfplayDatabase, Submission, WorkerGames
+from zerofleet.database import ResignThreshold, SelfplayDatabase, Submission
 from zerofleet.errors import StoreUnavailableError
 from zerofleet.fleet.figures import SelfplayFigures
 from zerofleet.fleet.heartbeat import Heartbeats
@@ -399,7 +399,9 @@ class ResignThresholdReader:
     run without resignation are left alone.
     """
 
-    def __init__(self, run: RunConfig, database: WorkerGames, engines: Sequence[SelfPlay]) -> None:
+    def __init__(
+        self, run: RunConfig, database: ResignThreshold, engines: Sequence[SelfPlay]
+    ) -> None:
         self._run = run.name
         self._settings = run.resign
         self._database = database

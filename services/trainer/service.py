@@ -5,20 +5,22 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Event
-from typing import TYPE_CHECKING
 
 import structlog
 import torch
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
 
 from zerofleet import games
 from zerofleet.config import ProcessSettings, RunConfig
 from zerofleet.database import TrainerDatabase
 from zerofleet.errors import ZerofleetError
 from zerofleet.fleet.disk import data_folder_of
-from zerofleet.fleet.figures import TrainerFigures
+from zerofleet.fleet.figures import Measurement, TrainerFigures, numbers
 from zerofleet.fleet.heartbeat import Heartbeats
 from zerofleet.learning.learner import Learner, Team
 from zerofleet.models.model_store import ModelStore, open_store
@@ -29,9 +31,6 @@ from zerofleet.services.trainer.recorder import TensorBoard
 from zerofleet.services.trainer.team import ProcessTeam, open_team
 from zerofleet.services.trainer.trainer import Trainer
 from zerofleet.waiting import StoppedError, Waits
-
-if TYPE_CHECKING:
-    from prometheus_client.registry import Collector
 
 # One step of a large network on a slow machine, or the variants of one model, may take minutes.
 STUCK_SECONDS = 600.0
@@ -97,12 +96,7 @@ async def lead(
         folder = data_folder_of(settings.run_file)
         trainer = TrainerThread(run, database, models, checkpoints, team, health, folder)
 
-        def collector() -> Collector:
-            from zerofleet.services.trainer.metrics import TrainerCollector
-
-            return TrainerCollector(trainer.pulse)
-
-        with served_metrics(settings.metrics_address, collector):
+        with served_metrics(settings.metrics_address, lambda: TrainerCollector(trainer.pulse)):
             training = asyncio.get_running_loop().run_in_executor(thread, trainer.train)
             try:
                 await first_of(
@@ -214,3 +208,57 @@ def out_of_memory(run: RunConfig, error: Exception) -> ZerofleetError:
         f"in a new run, network.channels = {run.network.channels} or network.blocks = "
         f"{run.network.blocks}"
     )
+
+
+_METRIC_PREFIX = "zerofleet_trainer"
+
+
+class TrainerCollector(Collector):
+    """Turns the trainer's figures into gauges.
+
+    Args:
+        pulse: returns the present step and figures.
+    """
+
+    def __init__(self, pulse: Callable[[], Pulse[TrainerFigures]]) -> None:
+        self._pulse = pulse
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield one gauge for each figure known so far; labels tell the game's stages apart."""
+        pulse = self._pulse()
+        yield GaugeMetricFamily(
+            f"{_METRIC_PREFIX}_step", "Training steps taken.", value=pulse.progress
+        )
+        figures = pulse.figures
+        measured = {"train": figures.train, "held_out": figures.held_out}
+        known = numbers(figures) | numbers(figures.demand)
+        for split, measurement in measured.items():
+            if measurement is not None:
+                known |= numbers(measurement, f"{split}_")
+        for precision, variant in figures.variants.items():
+            known |= numbers(variant, f"{precision}_")
+        for name, value in known.items():
+            yield GaugeMetricFamily(f"{_METRIC_PREFIX}_{name}", f"{_words(name)}.", value=value)
+        yield from _by_stage(measured)
+
+
+def _by_stage(measured: dict[str, Measurement | None]) -> Iterator[Metric]:
+    tables: dict[str, GaugeMetricFamily] = {}
+    for split, measurement in measured.items():
+        for stage in measurement.calibration if measurement is not None else ():
+            for column, value in numbers(stage).items():
+                if column == "stage":
+                    continue
+                if column not in tables:
+                    tables[column] = GaugeMetricFamily(
+                        f"{_METRIC_PREFIX}_value_by_stage_{column}",
+                        f"{_words(column)}: the value's calibration by quarter of the game, "
+                        "1 to 4.",
+                        labels=("split", "stage"),
+                    )
+                tables[column].add_metric((split, str(stage.stage)), value)
+    yield from tables.values()
+
+
+def _words(name: str) -> str:
+    return name.replace("_", " ").capitalize()

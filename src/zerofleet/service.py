@@ -258,8 +258,7 @@ def served_metrics(
     Args:
         address: ``host:port``. ``:port`` listens on every address of this machine, as gRPC does.
             None serves nothing.
-        collector: makes the served metrics. It is called only with an address, so that a process
-            without metrics does not import the library.
+        collector: makes the served metrics. It is called only with an address.
         silence_seconds: closes a connection that neither sends nor receives for this long.
 
     Raises:
@@ -338,5 +337,7 @@ def _host_and_port(address: str) -> tuple[str, int]:
     if not colon:
         raise ValueError("no port is named")
     if not host:
-        host = "::" if socket.has_dualstack_ipv6() else "0.0.0.0"  # nosec B104
+        host = "::"
+        if not socket.has_dualstack_ipv6():
+            host = "0.0.0.0"  # nosec B104
     return host.strip("[]"), int(port)

@@ -28,7 +28,7 @@ def test_processes_are_shown_with_what_they_say(shown: Any, open_page: Callable[
         queue_wait_per_compute=0.5,
         batches_by_rows=(0, 3, 5),
     )
-    worker = SelfplayFigures(positions_per_s=500.0, simulations_per_s=700.0)
+    worker = SelfplayFigures(positions_per_second=500.0, simulations_per_second=700.0)
     for name, said in (
         ("<b>w</b>", worker),
         ("r", figures),

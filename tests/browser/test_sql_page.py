@@ -9,7 +9,7 @@ from typing import Any
 from playwright.sync_api import expect
 
 from tests.browser.conftest import until
-from zerofleet.services.dashboard.visitor_queries import run_query
+from zerofleet.services.dashboard.sql_queries import run_query
 
 
 def test_a_visitor_asks_and_writes_nothing(shown: Any, open_page: Callable[..., Any]) -> None:

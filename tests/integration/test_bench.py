@@ -59,8 +59,10 @@ def test_efficiency(in_a_process: Callable[..., Rows]) -> None:
     rows = in_a_process("bench.efficiency", "tic_tac_toe", *small)
     assert [row["path"] for row in rows] == ["raw", "inprocess", "grpc", "grpc_unary"]
     assert {(row["game"], row["precision"]) for row in rows} == {("tic_tac_toe", "fp32")}
-    assert_sane(rows, "positions_per_cpu_s", "ratio_to_raw", "batch_mean", "positions_per_s")
-    assert_sane(rows[1:], "simulations_per_cpu_s", "ratio_to_inprocess", "games_per_hour")
+    assert_sane(
+        rows, "positions_per_cpu_second", "ratio_to_raw", "batch_mean", "positions_per_second"
+    )
+    assert_sane(rows[1:], "simulations_per_cpu_second", "ratio_to_inprocess", "games_per_hour")
     assert_sane(rows[2:], "batch_fill", "queue_wait_ms")
     # Without cache and kept tree only terminal leaves need no prediction; a root is no simulation.
     assert all(0.8 <= row["simulations_per_position"] < 3 for row in rows[1:])
@@ -89,7 +91,7 @@ def test_rows_of_a_message_are_the_workloads_unless_they_are_given(
 def test_serve(how: str, in_a_process: Callable[..., Rows]) -> None:
     rows = in_a_process("bench.serve", "--clients", "1", "2", "--batch", "256", how)
     assert [(row["clients"], row["batch"]) for row in rows] == [(1, 256), (2, 256)]
-    assert_sane(rows, "requests_per_s", "positions_per_s", "us_per_position", "tax")
+    assert_sane(rows, "requests_per_second", "positions_per_second", "us_per_position", "tax")
     assert_sane(rows, "client_us_per_message", "server_us_per_message")
     assert all(0 < row["p50_ms"] <= row["p95_ms"] <= row["p99_ms"] for row in rows)
     assert len(figures(rows)) == (2 if how == "--network" else 0)
@@ -106,7 +108,7 @@ def test_serve(how: str, in_a_process: Callable[..., Rows]) -> None:
 def test_tree(game: str, most_edges: int, capsys: pytest.CaptureFixture[str]) -> None:
     rows = here(tree.main, capsys, game, "--games", "4")
     assert [row["simulations"] for row in rows] == [100, 800]
-    assert_sane(rows, "simulations_per_cpu_s", "positions_per_simulation")
+    assert_sane(rows, "simulations_per_cpu_second", "positions_per_simulation")
     assert all(row["nodes_of_tree"] <= row["simulations"] + 1 for row in rows)
     # A node and an edge are counted apart; nobody has more edges than the start.
     assert all(15 <= row["bytes_per_node"] <= 64 for row in rows)
@@ -155,16 +157,20 @@ def test_a_search_that_there_is_not_is_one_line(
 def test_rules(capsys: pytest.CaptureFixture[str]) -> None:
     rows = here(rules.main, capsys, "tic_tac_toe", "--games", "2")
     assert [row["operation"] for row in rows] == list(rules.COUNTED)
-    assert_sane(rows, "per_cpu_s", "nanoseconds")
+    assert_sane(rows, "per_cpu_second", "nanoseconds")
 
 
 @pytest.mark.slow
 def test_replay(capsys: pytest.CaptureFixture[str]) -> None:
     rows = here(replay.main, capsys, "connect_four", "--games", "20", "--batch", "16")
     assert [row["path"] for row in rows] == ["load", "sample"]
-    assert_sane(rows, "positions_per_cpu_s", "positions_per_s")
-    assert_sane(rows[:1], "rows_per_cpu_s", "rows_per_s", "games_per_s", "postgres_cpu_share")
-    assert rows[0]["rows_per_s"] > rows[0]["positions_per_s"]  # fast searches are rows as well
+    assert_sane(rows, "positions_per_cpu_second", "positions_per_second")
+    assert_sane(
+        rows[:1], "rows_per_cpu_second", "rows_per_second", "games_per_second", "postgres_cpu_share"
+    )
+    assert (
+        rows[0]["rows_per_second"] > rows[0]["positions_per_second"]
+    )  # fast searches are rows as well
     assert len(figures(rows)) == 2
 
 
@@ -172,7 +178,7 @@ def test_replay(capsys: pytest.CaptureFixture[str]) -> None:
 def test_store(capsys: pytest.CaptureFixture[str]) -> None:
     rows = here(store.main, capsys, "--game", "tic_tac_toe", "--workers", "1", "2")
     assert [row["workers"] for row in rows] == [1, 2]
-    assert_sane(rows, "games_per_s", "positions_per_s", "positions_per_cpu_s")
+    assert_sane(rows, "games_per_second", "positions_per_second", "positions_per_cpu_second")
     assert_sane(rows, "worker_us_per_position", "postgres_us_per_position", "bytes_per_position")
     assert len(figures(rows)) == 1
 
@@ -192,7 +198,9 @@ def test_retention(capsys: pytest.CaptureFixture[str]) -> None:
 def test_train(capsys: pytest.CaptureFixture[str]) -> None:
     rows = here(train.main, capsys, "connect_four", "--games", "8", "--batch", "4")
     assert [row["path"] for row in rows] == ["bare", "learner", "trainer"]
-    assert_sane(rows, "samples_per_s", "samples_per_cpu_s", "ratio_to_bare", "steps_per_s")
+    assert_sane(
+        rows, "samples_per_second", "samples_per_cpu_second", "ratio_to_bare", "steps_per_second"
+    )
     assert rows[0]["ratio_to_bare"] == 1
     assert len(figures(rows)) == 2
 

@@ -17,8 +17,8 @@ from zerofleet.database import Database
 from zerofleet.local.processes import free_port
 from zerofleet.secrets.tokens import add_token
 from zerofleet.services.dashboard.gate import MOST_PAGES
+from zerofleet.services.dashboard.sql_queries import KeptAnswers, QueryAnswer, add_answer_routes
 from zerofleet.services.dashboard.toolkit import app
-from zerofleet.services.dashboard.visitor_queries import KeptAnswers, QueryAnswer, add_answer_routes
 from zerofleet.services.dashboard.visitors import Allowance, Visitor
 
 preload("zerofleet.services.dashboard.service")

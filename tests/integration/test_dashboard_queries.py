@@ -193,13 +193,17 @@ async def test_the_views_of_another_version_are_said_until_they_are_mended(
 def test_the_strip_shows_the_status_of_each_service() -> None:
     beats = [
         Heartbeat("i", 1, "", InferenceFigures(provider="cpu")),
-        Heartbeat("a", 1, "", SelfplayFigures(games_per_hour=10.0, positions_per_s=3.0)),
+        Heartbeat("a", 1, "", SelfplayFigures(games_per_hour=10.0, positions_per_second=3.0)),
         Heartbeat("b", 1, "Postgres", SelfplayFigures(games_per_hour=5.0)),
         Heartbeat("t", 1_500, "", TrainerFigures()),
         Heartbeat("s", 1, "its first figures", AutoscalerFigures(), status="idle"),
     ]
     services = sum_up(beats, 1_000)
-    assert (services.games_per_hour, services.positions_per_s, services.step) == (15.0, 3.0, 1_500)
+    assert (services.games_per_hour, services.positions_per_second, services.step) == (
+        15.0,
+        3.0,
+        1_500,
+    )
     assert services.next_model == "in 500 steps"
     assert [(lamp.service, lamp.words, lamp.colour) for lamp in services.lamps] == [
         ("inference", "Running on cpu", "positive"),
@@ -224,11 +228,13 @@ def test_a_process_that_does_not_respond_is_red_and_is_not_counted() -> None:
 
 
 def test_the_strip_of_a_stopped_run_misses_no_service() -> None:
-    just_ended = Heartbeat("a", 1, "", SelfplayFigures(games_per_hour=10.0, positions_per_s=3.0))
+    just_ended = Heartbeat(
+        "a", 1, "", SelfplayFigures(games_per_hour=10.0, positions_per_second=3.0)
+    )
     beats = [just_ended, Heartbeat("t", 1, "", TrainerFigures())]
     beats.append(Heartbeat("i", 1, "", InferenceFigures(provider="cpu")))
     said = sum_up(beats, run_is_stopped=True)
-    assert (said.games_per_hour, said.positions_per_s, said.step) == (None, None, None)
+    assert (said.games_per_hour, said.positions_per_second, said.step) == (None, None, None)
     assert [(lamp.service, lamp.words, lamp.colour) for lamp in said.lamps] == [
         ("run", "Stopped", "idle"),
         ("inference", "Running on cpu", "positive"),

@@ -14,7 +14,8 @@ from sqlalchemy.exc import DBAPIError
 
 from tests.support.random_records import changed, random_record, resigned_record
 from zerofleet.database import Database, Submission, window_games
-from zerofleet.database.worker_games import encode_submissions, encode_unfinished
+from zerofleet.database.finished_games import encode_submissions
+from zerofleet.database.unfinished_games import encode_unfinished
 from zerofleet.errors import RecordRejectedError
 from zerofleet.records import COLUMNS, DTYPES, GameRecord
 

@@ -283,13 +283,13 @@ def test_games_are_submitted_in_statements_of_a_bounded_size(
 
     records = [random_record(seed) for seed in range(1, 8)]
     entries = max(record.columns.legal_actions.size for record in records)
-    monkeypatch.setattr("zerofleet.database.worker_games._MOST_ENTRIES", 2 * entries)
+    monkeypatch.setattr("zerofleet.database.finished_games._MOST_ENTRIES", 2 * entries)
     monkeypatch.setattr(database, "_submit", counted)
     submissions = [Submission(record) for record in records]
     assert database.submit_games("test", "w", submissions) == ["stored"] * 7
     assert sum(sizes) == 7
     assert len(sizes) > 1
-    monkeypatch.setattr("zerofleet.database.worker_games._MOST_ENTRIES", 1)  # a game of its own
+    monkeypatch.setattr("zerofleet.database.finished_games._MOST_ENTRIES", 1)  # a game of its own
     assert database.submit_games("test", "w", submissions) == ["duplicate"] * 7
     unfinished = [(random_record(seed, plies=3), 0) for seed in range(10, 13)]
     assert database.save_unfinished("test", "w", unfinished, 60) == ["saved"] * 3

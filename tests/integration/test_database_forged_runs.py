@@ -14,7 +14,7 @@ from tests.support.databases import NAMES_BEFORE_1006
 from tests.support.random_records import random_record
 from zerofleet.config import run_from_values
 from zerofleet.database import Database, Submission, migrate
-from zerofleet.database.worker_games import encode_submissions
+from zerofleet.database.finished_games import encode_submissions
 from zerofleet.errors import ConfigError, RunNotRegisteredError
 from zerofleet.waiting import awaited
 

@@ -13,7 +13,7 @@ from sqlalchemy import text
 from tests.support.random_records import changed, random_record, resigned_record
 from zerofleet.config import run_from_values
 from zerofleet.database import Database, Submission
-from zerofleet.database.worker_games import encode_submissions
+from zerofleet.database.finished_games import encode_submissions
 from zerofleet.errors import ConfigError, RecordRejectedError
 from zerofleet.records import COLUMNS, GameRecord
 
@@ -187,7 +187,7 @@ class Chess:
 def test_games_from_elsewhere_are_written_down_by_playing_them(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("zerofleet.database.worker_games.State", Chess)
+    monkeypatch.setattr("zerofleet.database.finished_games.State", Chess)
     name = "python:chess:Chess"
     database.register_run(run_from_values({"name": "chess", "game": name}))
     record = changed(random_record(1, plies=3), result=0, game=name)

@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 
 from tests.support.random_records import changed, random_record
 from zerofleet.database import Database, SaveStatus, Submission
-from zerofleet.database.worker_games import encode_submissions
+from zerofleet.database.finished_games import encode_submissions
 from zerofleet.errors import ConfigError, RecordRejectedError
 from zerofleet.services.selfplay.game_storage import GamesInPlay, UnfinishedGames
 from zerofleet.waiting import Waits

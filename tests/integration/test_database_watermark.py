@@ -16,8 +16,8 @@ from psycopg2 import errors
 from tests.support.random_records import random_record
 from zerofleet.config import RunConfig, run_from_values
 from zerofleet.database import Database, Submission, TrainerDatabase, migrate
+from zerofleet.database.finished_games import encode_submissions
 from zerofleet.database.schema import script
-from zerofleet.database.worker_games import encode_submissions
 from zerofleet.games import spec
 from zerofleet.learning.learner import Learner
 from zerofleet.learning.overfit import OverfitWatch

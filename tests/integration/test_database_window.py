@@ -5,7 +5,7 @@ from sqlalchemy import text
 
 from tests.support.random_records import changed, random_record, resigned_record
 from zerofleet.database import Database, StoredGame, Submission
-from zerofleet.database.worker_games import encode_submissions
+from zerofleet.database.finished_games import encode_submissions
 
 
 def submissions(*seeds: int) -> list[Submission]:

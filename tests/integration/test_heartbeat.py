@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import json
 import math
 import threading
 import time
@@ -92,6 +93,26 @@ def test_what_makes_no_sense_is_passed_over(valkey_url: str) -> None:
         put("e", '{"service": "trainer", ' + beat("e", "{}") + "}")
         put("f", '{"service": "selfplay", ' + beat("g", "{}") + "}")
         assert heartbeats.read() == []
+
+
+def test_figures_of_a_process_of_1_0_are_read_under_their_new_names(valkey_url: str) -> None:
+    earlier = {"positions_per_s": 90.0, "simulations_per_s": 120.0, "games": 3}
+    with (
+        contextlib.closing(Heartbeats(valkey_url, "test")) as heartbeats,
+        contextlib.closing(HeartbeatHistory(valkey_url, "test")) as history,
+        redis.Redis.from_url(valkey_url) as server,
+    ):
+        content = {"service": "selfplay", "worker": "w", "progress": 1, "waiting_for": ""}
+        key = "zerofleet:test:heartbeat:selfplay:w"
+        server.set(key, json.dumps(content | {"figures": earlier}), px=60_000)
+        [beat] = heartbeats.read()
+        assert beat.figures == SelfplayFigures(
+            positions_per_second=90.0, simulations_per_second=120.0, games=3
+        )
+        server.xadd(history_key("test", "selfplay", "w"), earlier, id="7200000-0")
+        found = history.read("selfplay", until=7210, seconds=10)
+        assert found.known("positions_per_second") == [[90.0]]
+        assert found.known("simulations_per_second") == [[120.0]]
 
 
 def test_a_heartbeat_has_no_more_than_a_reader_can_use(valkey_url: str) -> None:
@@ -248,10 +269,10 @@ def test_figures_are_noted_every_ten_seconds_and_no_more_than_a_day_of_them(
                 writes.xadd(key, {"spool": 1}, id=f"{number + 1}-0")
             writes.execute()
         for _ in range(7):
-            heartbeats.beat(Heartbeat("w", 1, "", SelfplayFigures(positions_per_s=1234.5678)))
+            heartbeats.beat(Heartbeat("w", 1, "", SelfplayFigures(positions_per_second=1234.5678)))
         noted = server.xrevrange(key, count=KEPT_NOTES)
-        assert [entry[b"positions_per_s"] for _, entry in noted[:3]] == [b"1234"] * 3
-        assert b"positions_per_s" not in noted[3][1]  # at 0, 12 and 24 s
+        assert [entry[b"positions_per_second"] for _, entry in noted[:3]] == [b"1234"] * 3
+        assert b"positions_per_second" not in noted[3][1]  # at 0, 12 and 24 s
         assert server.xlen(key) <= KEPT_NOTES + 100  # Redis forgets a hundred together
         assert 86_000 < server.ttl(key) <= 86_400
 
@@ -262,28 +283,28 @@ def test_history_is_thinned_out_and_says_where_it_begins(valkey_url: str) -> Non
         redis.Redis.from_url(valkey_url) as server,
     ):
         none = history.read("selfplay", until=7200, seconds=3600)
-        assert (none.begins_at, none.total("positions_per_s")) == (None, [None] * 120)
+        assert (none.begins_at, none.total("positions_per_second")) == (None, [None] * 120)
         for worker, begin in (("a", 3000), ("b", 5400)):
             for second in range(begin, 7200, 10):
-                figures = SelfplayFigures(positions_per_s=second / 10, waiting_share=0.125)
+                figures = SelfplayFigures(positions_per_second=second / 10, waiting_share=0.125)
                 key = history_key("test", "selfplay", worker)
                 server.xadd(key, {**note(figures), "newer": "?"}, id=f"{second}000-0")
         found = history.read("selfplay", until=7200, seconds=3600, points=4)
         assert found.steps == (3600, 4500, 5400, 6300)
         assert [each.worker for each in found.processes] == ["a", "b"]
-        assert found.total("positions_per_s") == [360, 450, 1080, 1260]
+        assert found.total("positions_per_second") == [360, 450, 1080, 1260]
         assert found.mean("waiting_share") == [0.125] * 4
         assert found.begins_at == 3000
         of_b = history.read("selfplay", until=7200, seconds=3600, worker="b", points=2)
         [only_b] = of_b.processes
         assert only_b.begins_at == 5400
-        assert only_b.figures["positions_per_s"] == (None, 540)
+        assert only_b.figures["positions_per_second"] == (None, 540)
         few = history.read("selfplay", until=7200, seconds=25, most=1)
         assert (len(few.processes), few.left_out, len(few.steps)) == (1, 1, 2)
-        odd = {"positions_per_s": "many", "waiting_share": "nan"}  # of another version
+        odd = {"positions_per_second": "many", "waiting_share": "nan"}  # of another version
         server.xadd(history_key("test", "selfplay", "odd"), odd, id="7200000-0")
         told = history.read("selfplay", until=7210, seconds=10)
-        assert told.known("positions_per_s") == told.known("waiting_share") == [[]]
+        assert told.known("positions_per_second") == told.known("waiting_share") == [[]]
         server.flushall()
         assert history.read("selfplay", until=7200, seconds=60).begins_at is None
 

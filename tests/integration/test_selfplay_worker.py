@@ -149,7 +149,7 @@ async def test_heartbeats_carry_progress_and_what_is_waited_for(
     assert beats["busy"].waiting_for == ""
     figures = beats["busy"].figures
     assert isinstance(figures, SelfplayFigures)
-    assert figures.simulations_per_s >= 0
+    assert figures.simulations_per_second >= 0
 
 
 async def test_play_pauses_while_the_trainer_is_behind(database: Database, valkey_url: str) -> None:

@@ -22,8 +22,8 @@ from zerofleet.learning.window import TrainBucket, Training, Window
 from zerofleet.models.folder import ModelFolder
 from zerofleet.service import Pulse
 from zerofleet.services.trainer.checkpoints import CheckpointFolder, TrainerStores
-from zerofleet.services.trainer.metrics import TrainerCollector
 from zerofleet.services.trainer.recorder import Recorder, TensorBoard
+from zerofleet.services.trainer.service import TrainerCollector
 from zerofleet.waiting import Waits
 
 RUN = run_from_values({"name": "test", "preset": "plain", "game": "tic_tac_toe"})

@@ -1,4 +1,4 @@
-"""No name for two things, no circle of imports."""
+"""No name for two things, no circle of imports, few modules that only one other needs."""
 
 import re
 import runpy
@@ -26,10 +26,13 @@ CIRCLES: list[list[str]] = []
 """Modules that import each other."""
 
 
+SCRIPT = runpy.run_path(str(ROOT / "scripts" / "structure.py"))
+
+
 @cache
 def structure() -> Any:
     """The counts of ``scripts/structure.py``."""
-    return runpy.run_path(str(ROOT / "scripts" / "structure.py"))["Structure"](ROOT)
+    return SCRIPT["Structure"](ROOT)
 
 
 def test_a_class_name_means_one_thing() -> None:
@@ -48,6 +51,26 @@ def test_a_file_name_means_one_thing() -> None:
 
 def test_imports_go_one_way() -> None:
     assert structure().circles() == CIRCLES
+
+
+def test_few_modules_have_a_single_importer() -> None:
+    """Fewer than one in six: the reader of the importer has to open the other file anyway.
+
+    Commands, pages and services are not counted. Each is listed in one place by design.
+    """
+    pairs = structure().single_importers()
+    found = {name: user for name, user in pairs.items() if not SCRIPT["is_entry"](name, user)}
+    assert len(found) < len(structure().modules) / 6, f"merge some: {found}"
+    assert any(SCRIPT["is_entry"](*pair) for pair in pairs.items())
+
+
+def test_a_service_has_at_most_seven_floors() -> None:
+    services = {path.parent.name for path in ROOT.glob("services/*/__main__.py")}
+    floors = {
+        name: structure().arrows_and_floors(f"zerofleet.services.{name}")[2] for name in services
+    }
+    assert len(floors) == 6
+    assert {name: count for name, count in floors.items() if count > 7} == {}
 
 
 def test_the_package_names_the_layers_that_are_checked() -> None:
@@ -73,8 +96,12 @@ def test_the_counting_sees_what_it_should(tmp_path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
     subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
-    made = runpy.run_path(str(ROOT / "scripts" / "structure.py"))["Structure"](tmp_path)
+    made = SCRIPT["Structure"](tmp_path)
     assert made.importers()["zerofleet.face.b"] == {"zerofleet.c", "zerofleet.d"}
     assert made.shared_class_names() == {"A": ["zerofleet.c", "zerofleet.face.a"]}
     assert made.circles() == [["zerofleet.c", "zerofleet.face.b"]]
     assert made.arrows_and_floors("zerofleet.face") == (2, 1, 2)
+    assert made.single_importers() == {
+        "zerofleet.face.a": "zerofleet.face.b",
+        "zerofleet.c": "zerofleet.face.b",
+    }

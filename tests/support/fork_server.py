@@ -20,13 +20,9 @@ from pathlib import Path
 _context = multiprocessing.get_context("forkserver")
 _PRELOADED = [
     "zerofleet.services.autoscaler.service",
-    "zerofleet.services.evaluator.metrics",
     "zerofleet.services.evaluator.service",
-    "zerofleet.services.inference.metrics",
     "zerofleet.services.inference.service",
-    "zerofleet.services.selfplay.metrics",
     "zerofleet.services.selfplay.service",
-    "zerofleet.services.trainer.metrics",
     "zerofleet.services.trainer.service",
 ]
 _context.set_forkserver_preload(_PRELOADED)

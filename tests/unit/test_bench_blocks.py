@@ -26,8 +26,8 @@ def test_rates_are_medians_over_all_processes() -> None:
         block(300, 2.0, client=1.0, server=0.0),
         block(100, 1.0, client=0.5, server=1.5),
     ]
-    assert measured.per_cpu_s(blocks, "positions") == 50
-    assert measured.per_s(blocks, "positions") == 100
+    assert measured.per_cpu_second(blocks, "positions") == 50
+    assert measured.per_second(blocks, "positions") == 100
     assert measured.cpu_us_each(blocks, "positions", "server") == pytest.approx(1e4)
     assert measured.total(blocks, "positions") == 500
 

@@ -55,7 +55,7 @@ def test_the_line_of_up_tells_of_the_evaluator_at_work() -> None:
         positions=0,
         games_last_hour=0,
         games_per_hour=0.0,
-        positions_per_s=0.0,
+        positions_per_second=0.0,
         models=1,
         promotions=1,
         has_exam=False,

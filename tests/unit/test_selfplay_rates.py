@@ -55,10 +55,10 @@ def test_rates_are_of_the_last_half_minute() -> None:
     rates = Rates(cost())
     for second in range(60):
         found = rates.take(float(second), PlayTotals(simulations=1 + 40 * second, plies=second))
-    assert found.simulations_per_s == pytest.approx(40)
+    assert found.simulations_per_second == pytest.approx(40)
     for second in range(60, 91):
         found = rates.take(float(second), PlayTotals(simulations=2_361, plies=59))
-    assert found.simulations_per_s == 0.0
+    assert found.simulations_per_second == 0.0
     assert found.training_positions_per_second == 0.0
 
 
@@ -67,7 +67,7 @@ def test_the_start_is_no_part_of_the_speed() -> None:
     for second in range(20):
         rates.take(float(second), PlayTotals())
     found = rates.take(20.0, PlayTotals(simulations=80))
-    assert found.simulations_per_s == pytest.approx(80)
+    assert found.simulations_per_second == pytest.approx(80)
 
 
 def test_says_how_long_it_waited_and_how_long_for_the_trainer() -> None:

@@ -11,10 +11,10 @@ from zerofleet_core import GameColumns, SearchConfig, SelfPlay
 
 from tests.support.predictors import HashPredictor
 from zerofleet.config import ResignSection, RunConfig, run_from_values
-from zerofleet.database import SelfplayDatabase, WorkerGames
+from zerofleet.database import ResignThreshold, SelfplayDatabase
 from zerofleet.errors import StoreUnavailableError
 from zerofleet.fleet.heartbeat import Heartbeats
-from zerofleet.services.selfplay.metrics import WorkerCollector
+from zerofleet.services.selfplay.service import WorkerCollector
 from zerofleet.services.selfplay.settings import SelfplaySettings
 from zerofleet.services.selfplay.worker import ResignThresholdReader, Worker
 
@@ -72,7 +72,7 @@ def make_engines(count: int) -> list[SelfPlay]:
 def make_resignation(
     thresholds: Thresholds, engines: Sequence[SelfPlay], **resign: Any
 ) -> ResignThresholdReader:
-    return ResignThresholdReader(make_run(**resign), cast("WorkerGames", thresholds), engines)
+    return ResignThresholdReader(make_run(**resign), cast("ResignThreshold", thresholds), engines)
 
 
 def test_games_play_on_before_there_is_a_threshold() -> None:

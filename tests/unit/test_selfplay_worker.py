@@ -16,7 +16,7 @@ import structlog
 from tests.support.predictors import HashPredictor
 from zerofleet.config import run_from_values
 from zerofleet.database import SaveStatus, SelfplayDatabase, Submission, SubmitStatus
-from zerofleet.database.worker_games import PositionsAhead
+from zerofleet.database.finished_games import PositionsAhead
 from zerofleet.errors import ConfigError, StoreUnavailableError
 from zerofleet.fleet.figures import TrainerFigures
 from zerofleet.fleet.heartbeat import Heartbeat, Heartbeats

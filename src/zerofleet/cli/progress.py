@@ -165,7 +165,7 @@ def _figures_table(figures: RunFigures) -> Table:
         table.add_row("disk", _cell(figures.disk, "red"))
     if figures.redis.status != "up":
         table.add_row("Redis", _cell(redis_text(figures.redis), "yellow"))
-    table.add_row("positions", f"{figures.positions_per_s:,.0f}/s predicted for self-play")
+    table.add_row("positions", f"{figures.positions_per_second:,.0f}/s predicted for self-play")
     table.add_row("loss, trained on", loss_text(figures.train))
     table.add_row("loss, held out", loss_text(figures.held_out))
     if figures.budget_used is not None:
@@ -202,7 +202,7 @@ def one_line(figures: RunFigures, services: Sequence[ServiceState], seconds: flo
         duration(seconds),
         *([] if figures.until is None else [f"until {figures.until}"]),
         f"games {figures.games} ({figures.games_per_hour:.0f}/h)",
-        f"positions/s {figures.positions_per_s:.0f}",
+        f"positions/s {figures.positions_per_second:.0f}",
         f"loss {loss_text(figures.train)}; held out {loss_text(figures.held_out)}",
         f"best {best_text(figures)}",
         f"Elo {elo_text(figures)}",

@@ -3,6 +3,15 @@
 The run file sets the keys of a run. ``ZEROFLEET_SET`` overrides it, and ``--set`` overrides both.
 All other ``ZEROFLEET_*`` variables name addresses, folders and secrets. An unknown key is an error
 that names the nearest known one.
+
+A key is a field of its section, and the field's default is the only one:
+
+- ``selfplay``: ``[game]``, ``[search]``, ``[selfplay]``, ``[resign]``
+- ``training``: ``[network]``, ``[trainer]``, ``[overfit]``, ``[retention]``
+- ``run``: the other sections, and ``RunConfig``, which holds all of them
+- ``presets``: what ``agz`` and ``plain`` change
+
+``docs/reference/run-file.md``, which lists all keys with their defaults, is made from these fields.
 """
 
 from zerofleet.config.load import (

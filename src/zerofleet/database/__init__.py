@@ -9,6 +9,7 @@ from zerofleet.database.database import (
     Summary,
     TrainerDatabase,
 )
+from zerofleet.database.finished_games import FinishedGames, Submission, SubmitStatus
 from zerofleet.database.matches import (
     MatchGame,
     MatchKind,
@@ -25,16 +26,18 @@ from zerofleet.database.metrics import ExamFigures, ExamRow, RecentPlay, WrongAn
 from zerofleet.database.migrate import check_database, migrate
 from zerofleet.database.models import ModelRow, Variant, VariantRow
 from zerofleet.database.promotions import Promotion, PromotionChain, PromotionRow
+from zerofleet.database.resign_threshold import Resignations, ResignRow, ResignThreshold
 from zerofleet.database.retention import Kept, PartitionDrop, RemovableModel, Retentions
-from zerofleet.database.v_resign import Resignations, ResignRow
+from zerofleet.database.unfinished_games import GameLeases, SaveStatus
 from zerofleet.database.window_games import GameWindow, StoredGame, WindowBlocker, WindowGames
-from zerofleet.database.worker_games import SaveStatus, Submission, SubmitStatus, WorkerGames
 
 __all__ = [
     "Database",
     "EvaluatorDatabase",
     "ExamFigures",
     "ExamRow",
+    "FinishedGames",
+    "GameLeases",
     "GameWindow",
     "InferenceDatabase",
     "Kept",
@@ -54,6 +57,7 @@ __all__ = [
     "RecentPlay",
     "RemovableModel",
     "ResignRow",
+    "ResignThreshold",
     "Resignations",
     "Retentions",
     "SaveStatus",
@@ -68,7 +72,6 @@ __all__ = [
     "Verdict",
     "WindowBlocker",
     "WindowGames",
-    "WorkerGames",
     "WrongAnswer",
     "check_database",
     "libpq_url",

@@ -9,14 +9,15 @@ from sqlalchemy import exc
 
 from zerofleet.config import RunConfig
 from zerofleet.database.connection import ConnectionPool, explain
+from zerofleet.database.finished_games import FinishedGames
 from zerofleet.database.matches import Matches, Ratings
 from zerofleet.database.metrics import Exams, Metrics
 from zerofleet.database.models import Models, NewModels
 from zerofleet.database.promotions import PromotionChain, Promotions
+from zerofleet.database.resign_threshold import Resignations, ResignThreshold
 from zerofleet.database.retention import Retentions
-from zerofleet.database.v_resign import Resignations
+from zerofleet.database.unfinished_games import GameLeases
 from zerofleet.database.window_games import WindowGames
-from zerofleet.database.worker_games import WorkerGames
 from zerofleet.errors import ConfigError, RunNotRegisteredError
 
 _SUMMARY = """
@@ -175,7 +176,7 @@ class Summaries(ConnectionPool):
         return Summary(*row)
 
 
-class SelfplayDatabase(WorkerGames, PromotionChain, Runs):
+class SelfplayDatabase(FinishedGames, GameLeases, ResignThreshold, PromotionChain, Runs):
     """The record as self-play may use it; see ``Database``."""
 
 

@@ -16,7 +16,7 @@ from typing import Any, Literal, TypeAlias
 from sqlalchemy import Connection, Row, text
 
 from zerofleet.database.connection import ConnectionPool
-from zerofleet.database.worker_games import Submission, encode_submissions
+from zerofleet.database.finished_games import Submission, encode_submissions
 from zerofleet.errors import ConfigError, RecordRejectedError, StaleEpochError
 from zerofleet.records import GameRecord
 from zerofleet.verdict import GateRule, Grounds, Pair

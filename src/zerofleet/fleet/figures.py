@@ -27,9 +27,9 @@ class SelfplayFigures:
     resigned_games: int = 0
     """Finished games that ended by resignation."""
     games_per_hour: float = 0.0
-    positions_per_s: float = 0.0
+    positions_per_second: float = 0.0
     """Positions that the network predicted, per second."""
-    simulations_per_s: float = 0.0
+    simulations_per_second: float = 0.0
     training_positions_per_second: float = 0.0
     """Positions for training that its simulations yield, per second."""
     waiting_share: float = 0.0

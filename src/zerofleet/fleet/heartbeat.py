@@ -40,7 +40,7 @@ KEPT_NOTES = int(KEPT_SECONDS / NOTE_SECONDS)
 NOTED: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "selfplay": (
-            *("games_per_hour", "positions_per_s", "simulations_per_s"),
+            *("games_per_hour", "positions_per_second", "simulations_per_second"),
             *("training_positions_per_second", "waiting_share", "pause_share", "cache_hit_rate"),
         ),
         "inference": (
@@ -56,6 +56,13 @@ NOTED: Mapping[str, tuple[str, ...]] = MappingProxyType(
     }
 )
 """Figures in the history, by service; their names are those in the heartbeat and in the metrics."""
+_EARLIER_NAMES = MappingProxyType(
+    {
+        "positions_per_second": "positions_per_s",
+        "simulations_per_second": "simulations_per_s",
+    }
+)
+"""Names of figures in heartbeats and histories of processes before 1.1, which are read too."""
 MOST_BEATS = 2_000
 """Most heartbeats of one service that a reader reads. Whoever may send one can send many."""
 _MOST_KEYS = 50_000  # keys that a reader looks through for heartbeats
@@ -342,6 +349,7 @@ def _understood(content: bytes | None, left: object = None) -> Heartbeat | None:
         if kind is None:
             return None
         known = {name: value for name, value in beat.figures.items() if _is_finite(value)}
+        known = {name: known[old] for name, old in _EARLIER_NAMES.items() if old in known} | known
     except ValidationError:
         return None
     try:
@@ -545,10 +553,14 @@ def _history_of(
         return None
     notes = [entries[0][1] if entries else {} for entries in rest]
     figures = {
-        name: tuple(_number(each.get(name.encode())) for each in notes)
+        name: tuple(_number(_noted(each, name)) for each in notes)
         for name in NOTED.get(service, ())
     }
     return ProcessHistory(worker, int(first[0][0].partition(b"-")[0]) / 1000, figures)
+
+
+def _noted(entry: Mapping[bytes, bytes], name: str) -> bytes | None:
+    return entry.get(name.encode(), entry.get(_EARLIER_NAMES.get(name, name).encode()))
 
 
 def _number(text: bytes | None) -> float | None:

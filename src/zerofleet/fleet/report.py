@@ -69,7 +69,7 @@ class RunFigures:
     games_last_hour: int
     games_per_hour: float
     """Games per hour, from the last half minute, by all workers."""
-    positions_per_s: float
+    positions_per_second: float
     """Positions predicted for self-play per second, by all workers."""
     models: int
     promotions: int

@@ -97,7 +97,7 @@ class Monitor:
             positions=summary.positions,
             games_last_hour=summary.games_last_hour,
             games_per_hour=sum(worker.games_per_hour for worker in workers),
-            positions_per_s=sum(worker.positions_per_s for worker in workers),
+            positions_per_second=sum(worker.positions_per_second for worker in workers),
             models=summary.models,
             promotions=summary.promotions,
             has_exam=bool(kinds),

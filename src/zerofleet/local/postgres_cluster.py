@@ -326,8 +326,9 @@ class Cluster:
         """Move the cluster to a place that the server's user can reach, and leave a link to it."""
         home = self._home_outside(account)
         made, old = home / "cluster", self.path.with_name("cluster.old")
+        present = self.path.resolve()
         # The system's cp, wherever it is, keeps owners, which shutil does not.
-        subprocess.run(["cp", "-a", self.path.resolve(), made], check=True)  # nosec B607
+        subprocess.run(["cp", "-a", present, made], check=True)  # nosec B607
         self.path.rename(old)
         self.path.symlink_to(made)
         old.unlink() if old.is_symlink() else shutil.rmtree(old)

@@ -1,8 +1,7 @@
 """Exported models: their store, the check before they count, the session that runs them.
 
 - ``model_store``: where published models are kept. ``folder`` and ``bucket`` are the two kinds:
-  files named by their sha256, and a Triton repository next to them. ``bucket_objects`` talks to the
-  server of a bucket.
+  files named by their sha256, and a Triton repository next to them.
 - ``graph``: the interface of a model file, and what it may contain.
 - ``runtime``: ONNX Runtime and its execution providers; ``driver``: NVIDIA's driver; ``session``:
   two arrays in, two arrays out.

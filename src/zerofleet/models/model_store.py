@@ -106,8 +106,7 @@ def open_store(settings: ProcessSettings, run: str, max_batch_rows: int = 1024) 
     if settings.model_store is None:
         return ModelFolder(settings.model_folder, run, max_batch_rows)
     # Only who has a bucket pays for this, and needs the package behind it.
-    from zerofleet.models.bucket import ModelBucket
-    from zerofleet.models.bucket_objects import Objects, bucket_address
+    from zerofleet.models.bucket import ModelBucket, Objects, bucket_address
 
     address = bucket_address(
         settings.model_store,

@@ -17,8 +17,8 @@ from zerofleet.errors import (
 )
 from zerofleet.prediction import ModelFile
 from zerofleet.services.inference.loaded_models import Precisions
-from zerofleet.services.inference.metrics import InferenceCollector
 from zerofleet.services.inference.recent_load import Load
+from zerofleet.services.inference.service import InferenceCollector
 
 
 async def test_the_fastest_accepted_variant_answers_and_is_measured_once(

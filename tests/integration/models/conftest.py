@@ -22,8 +22,7 @@ from secrets import token_hex
 import pytest
 
 from zerofleet.local.processes import free_port
-from zerofleet.models.bucket import ModelBucket
-from zerofleet.models.bucket_objects import Objects, bucket_address
+from zerofleet.models.bucket import ModelBucket, Objects, bucket_address
 
 ACCESS_KEY, SECRET_KEY = "tester", "canary-of-the-bucket"
 BUCKET = "models"

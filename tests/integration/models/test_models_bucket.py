@@ -17,8 +17,7 @@ from zerofleet.errors import (
     ModelNotFoundError,
     StoreUnavailableError,
 )
-from zerofleet.models.bucket import ModelBucket
-from zerofleet.models.bucket_objects import Objects, bucket_address
+from zerofleet.models.bucket import ModelBucket, Objects, bucket_address
 from zerofleet.models.check import Golden
 from zerofleet.models.folder import ModelFolder
 from zerofleet.models.graph import Shape
@@ -340,9 +339,7 @@ def test_the_environment_does_not_replace_what_is_given(
 def test_a_replaced_key_is_read_again(
     open_bucket: Any, credentials: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(
-        "zerofleet.models.bucket_objects._CREDENTIALS_SECONDS", 1
-    )  # not a minute, here
+    monkeypatch.setattr("zerofleet.models.bucket._CREDENTIALS_SECONDS", 1)  # not a minute, here
     right, store = credentials.read_text(), open_bucket()
 
     def reason() -> str:

@@ -79,6 +79,15 @@ class ResignRow:
     began_before: datetime | None  # games that began later were left out
 
 
+class ResignThreshold(ConnectionPool):
+    """Reading v_resign, as workers may."""
+
+    def last_v_resign(self, run: str) -> float | None:
+        """v_resign as last computed; None while no player resigns."""
+        [row] = self._rows("SELECT last_v_resign(:run) AS threshold", run=run)
+        return row.threshold
+
+
 class Resignations(ConnectionPool):
     """Computing v_resign."""
 

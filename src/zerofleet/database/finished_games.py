@@ -1,6 +1,6 @@
-"""A worker's games: finished ones are stored once, unfinished ones pass from worker to worker.
+"""A worker's finished games, each stored exactly once.
 
-Games are sent as JSON whose long columns are array literals.
+Games are sent as JSON whose long columns are array literals. ``functions/games.sql`` takes them.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal, TypeVar, cast
-from uuid import UUID
 
 import numpy as np
 import structlog
@@ -20,23 +19,17 @@ from zerofleet_core import State, game_spec
 
 from zerofleet.database.connection import ConnectionPool, explain
 from zerofleet.errors import ConfigError, RecordRejectedError
-from zerofleet.records import GameRecord, read_json
+from zerofleet.records import GameRecord
 
 GameKind = Literal["selfplay", "match"]
 SubmitStatus = Literal["stored", "duplicate", "adopted", "conflict", "rejected"]
 _T = TypeVar("_T")
-SaveStatus = Literal["saved", "lost", "full", "rejected"]
 
 _log = structlog.get_logger()
 
 _SUBMIT = (
     "SELECT status, reason FROM submit_games(:run, :worker, CAST(:games AS json)) WITH ORDINALITY "
     "ORDER BY ordinality"
-)
-_SAVE = (
-    "SELECT status, reason "
-    "FROM save_unfinished(:run, :worker, CAST(:records AS json), :lease_seconds) "
-    "WITH ORDINALITY ORDER BY ordinality"
 )
 
 
@@ -61,11 +54,6 @@ def encode_submissions(submissions: Sequence[Submission]) -> str:
             have.
     """
     return json.dumps([_encode(submission) for submission in submissions])
-
-
-def encode_unfinished(records: Sequence[tuple[GameRecord, int]]) -> str:
-    """Encode records with their epochs for ``save_unfinished``."""
-    return json.dumps([{"epoch": epoch, "record": record.to_json()} for record, epoch in records])
 
 
 def _encode(submission: Submission) -> dict[str, Any]:
@@ -130,8 +118,8 @@ class PositionsAhead:
     """Seconds since the trainer recorded its progress; None: no trainer has."""
 
 
-class WorkerGames(ConnectionPool):
-    """Operations of workers; each method is one call of a function in the database."""
+class FinishedGames(ConnectionPool):
+    """Storing finished games; each method is one call of a function in the database."""
 
     def submit_games(
         self, run: str, worker: str, submissions: Sequence[Submission]
@@ -157,7 +145,7 @@ class WorkerGames(ConnectionPool):
         # In the same order everywhere, so that two workers with the same games cannot deadlock.
         order = sorted(range(len(submissions)), key=lambda i: submissions[i].record.game_uid.bytes)
         ordered = [submissions[i] for i in order]
-        batches = [encode_submissions(each) for each in _batches(ordered, lambda s: s.record)]
+        batches = [encode_submissions(each) for each in small_batches(ordered, lambda s: s.record)]
         answers = [answer for games in batches for answer in self._submit(run, worker, games)]
         statuses = cast("list[SubmitStatus]", [""] * len(submissions))
         for i, (status, reason) in zip(order, answers, strict=True):
@@ -186,11 +174,6 @@ class WorkerGames(ConnectionPool):
         )
         return PositionsAhead(*rows[0]) if rows else PositionsAhead(0.0, 0.0, None)
 
-    def last_v_resign(self, run: str) -> float | None:
-        """v_resign as last computed; None while no player resigns."""
-        [row] = self._rows("SELECT last_v_resign(:run) AS threshold", run=run)
-        return row.threshold
-
     def submit_game(self, run: str, worker: str, submission: Submission) -> SubmitStatus:
         """Store one finished game; see ``submit_games``.
 
@@ -214,117 +197,10 @@ class WorkerGames(ConnectionPool):
             raise RecordRejectedError(explain(error.orig or error)) from error
         return [(row.status, row.reason) for row in rows]
 
-    def save_unfinished(
-        self,
-        run: str,
-        worker: str,
-        records: Sequence[tuple[GameRecord, int]],
-        lease_seconds: float,
-    ) -> list[SaveStatus]:
-        """Save games in play, with their epochs, and extend their leases.
 
-        ``lost``: another worker has adopted the game, or it is over. ``rejected``: the record
-        contradicts itself and is set aside. A worker should stop playing both. ``full``: the run
-        has too many unfinished games to save another one; a worker may play on.
-
-        Returns:
-            An answer for each game, in order.
-
-        Raises:
-            StoreUnavailableError: perhaps nothing is saved; save the same again.
-            ConfigError: there is no such run.
-        """
-        if not records:
-            return []
-        try:
-            rows = [
-                row
-                for batch in _batches(records, lambda saved: saved[0])
-                for row in self._rows(
-                    _SAVE,
-                    run=run,
-                    worker=worker,
-                    records=encode_unfinished(batch),
-                    lease_seconds=lease_seconds,
-                )
-            ]
-        except exc.IntegrityError as error:
-            raise ConfigError(explain(error.orig or error)) from error
-        for (record, _), row in zip(records, rows, strict=True):
-            if row.reason is not None:
-                uid = str(record.game_uid)
-                _log.error("game_not_saved", game_uid=uid, status=row.status, reason=row.reason)
-        return [row.status for row in rows]
-
-    def adopt_unfinished(
-        self, run: str, worker: str, limit: int, lease_seconds: float
-    ) -> list[tuple[GameRecord, int]]:
-        """Take over games whose leases have expired, with their new epochs.
-
-        A call returns at most ``limit`` games, 8 games, or 64 MB. A game whose record cannot be
-        read is set aside.
-        """
-        rows = self._rows(
-            "SELECT game_uid, record::text AS record, epoch "
-            "FROM adopt_unfinished(:run, :worker, :limit, :lease_seconds)",
-            run=run,
-            worker=worker,
-            limit=limit,
-            lease_seconds=lease_seconds,
-        )
-        adopted: list[tuple[GameRecord, int]] = []
-        for row in rows:
-            try:
-                record = _read(row.game_uid, row.record)
-            except RecordRejectedError as error:
-                self.reject_unfinished(run, worker, row.game_uid, row.epoch, str(error))
-            else:
-                adopted.append((record, row.epoch))
-        return adopted
-
-    def reject_unfinished(
-        self, run: str, worker: str, game_uid: UUID, epoch: int, reason: str
-    ) -> bool:
-        """Set aside an adopted game that cannot continue, so that it is not adopted again.
-
-        Its record is kept in ``refused_games``. Returns False if it is no longer this worker's.
-        """
-        _log.error("adoption_refused", game_uid=str(game_uid), reason=reason)
-        [row] = self._rows(
-            "SELECT reject_unfinished(:run, :worker, CAST(:uid AS uuid), :epoch, :reason) AS done",
-            run=run,
-            worker=worker,
-            uid=str(game_uid),
-            epoch=epoch,
-            reason=reason,
-        )
-        return row.done
-
-    def extend_leases(
-        self, run: str, worker: str, game_uids: Sequence[UUID], lease_seconds: float
-    ) -> int:
-        """Extend the leases of the games that this worker plays; return how many of them it holds.
-
-        Other leases under its name expire, because the worker does not play those games.
-        """
-        [row] = self._rows(
-            "SELECT extend_leases(:run, :worker, CAST(:uids AS uuid[]), :lease_seconds) AS games",
-            run=run,
-            worker=worker,
-            uids=[str(uid) for uid in game_uids],
-            lease_seconds=lease_seconds,
-        )
-        return row.games
-
-    def release_unfinished(self, run: str, worker: str) -> int:
-        """Let others adopt this worker's games at once; return how many there were."""
-        [row] = self._rows(
-            "SELECT release_unfinished(:run, :worker) AS games", run=run, worker=worker
-        )
-        return row.games
-
-
-def _batches(items: Sequence[_T], record_of: Callable[[_T], GameRecord]) -> Generator[Sequence[_T]]:
+def small_batches(
+    items: Sequence[_T], record_of: Callable[[_T], GameRecord]
+) -> Generator[Sequence[_T]]:
     """Split games so that one statement has few search entries, or a single game."""
     first, entries = 0, 0
     for place, item in enumerate(items):
@@ -334,13 +210,3 @@ def _batches(items: Sequence[_T], record_of: Callable[[_T], GameRecord]) -> Gene
             first, entries = place, 0
         entries += more
     yield items[first:]
-
-
-def _read(game_uid: UUID, text: str) -> GameRecord:
-    try:
-        record = GameRecord.from_json(read_json(text))
-    except (ValueError, RecursionError) as error:  # the former includes RecordRejectedError
-        raise RecordRejectedError(str(error)) from error
-    if record.game_uid != game_uid:
-        raise RecordRejectedError(f"the record is of game {record.game_uid}")
-    return record

@@ -6,7 +6,7 @@ import pytest
 
 from zerofleet.config import ProcessSettings
 from zerofleet.errors import ConfigError
-from zerofleet.models.bucket_objects import bucket_address, read_credentials
+from zerofleet.models.bucket import bucket_address, read_credentials
 from zerofleet.models.folder import ModelFolder
 from zerofleet.models.model_store import open_store
 

@@ -14,9 +14,9 @@ import pytest
 
 from zerofleet.database.connection import connect
 from zerofleet.errors import StoreUnavailableError
-from zerofleet.services.dashboard import visitor_queries
+from zerofleet.services.dashboard import sql_queries
 from zerofleet.services.dashboard.sql_page import Relation
-from zerofleet.services.dashboard.visitor_queries import (
+from zerofleet.services.dashboard.sql_queries import (
     MOST_CHARACTERS,
     MOST_ROWS,
     MOST_WAITING,
@@ -108,11 +108,11 @@ def test_an_answer_is_bounded_in_time_rows_and_bytes(
     answer = run_query(url, f"SELECT n FROM generate_series(1, {MOST_ROWS + 1}) AS n")
     assert (len(answer.rows), answer.rows[-1]) == (MOST_ROWS, [str(MOST_ROWS)])
     assert answer.cut == "the first 10,000 rows"
-    monkeypatch.setattr(visitor_queries, "MOST_BYTES", 2_000_000)
+    monkeypatch.setattr(sql_queries, "MOST_BYTES", 2_000_000)
     answer = run_query(url, "SELECT repeat('x', 90000) FROM generate_series(1, 10000)")
     assert len(answer.rows) < 40
     assert answer.cut.endswith("which are more than 2 MB")
-    monkeypatch.setattr(visitor_queries, "MOST_SECONDS", 0.3)
+    monkeypatch.setattr(sql_queries, "MOST_SECONDS", 0.3)
     slow = "SELECT set_config('statement_timeout', '0', false), pg_sleep(0.01) "
     with pytest.raises(QueryFaultError, match="and was ended"):
         run_query(url, f"{slow} FROM generate_series(1, 10000)")
@@ -130,7 +130,7 @@ def test_an_answer_is_bounded_in_columns_values_and_the_length_of_each(
         run_query(url, nulls(201))
     answer = run_query(url, nulls(200))
     assert (len(answer.rows), answer.cut) == (1000, "the first 1,000 rows")
-    monkeypatch.setattr(visitor_queries, "MOST_BYTES", 1_000_000)
+    monkeypatch.setattr(sql_queries, "MOST_BYTES", 1_000_000)
     answer = run_query(url, nulls(20))  # nulls count
     assert answer.cut.endswith("which are more than 1 MB")
     assert len(answer.rows) < 1_000_000 / 20 / 20
@@ -229,7 +229,7 @@ class Bench:
             def cancel(self) -> None:
                 bench.gate(self.query).set()
 
-        monkeypatch.setattr(visitor_queries, "QueryRun", Run)
+        monkeypatch.setattr(sql_queries, "QueryRun", Run)
 
     def gate(self, query: str) -> threading.Event:
         return self._gates.setdefault(query, threading.Event())
@@ -309,7 +309,7 @@ async def test_a_cancelled_query_ends_in_postgres(
     with contextlib.closing(VisitorQueries(url)) as queries:
         # It would go on by itself for longer than this test may wait.
         with pytest.MonkeyPatch.context() as patched:
-            patched.setattr(visitor_queries, "MOST_SECONDS", 1000)
+            patched.setattr(sql_queries, "MOST_SECONDS", 1000)
             asked = asyncio.create_task(queries.run("SELECT pg_sleep(900)", ann))
             await until(lambda: count(sleeping) == 1)
         asked.cancel()
