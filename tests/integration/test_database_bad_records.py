@@ -309,7 +309,7 @@ def test_the_statements_of_the_docs_show_what_was_set_aside(database: Database) 
     stored = random_record(1)
     database.submit_games("test", "v", [Submission(stored)])
     database.reject_game("test", stored.game_uid, "it does not replay")
-    page = (Path(__file__).parents[2] / "docs/how-to/operations.md").read_text()
+    page = (Path(__file__).parents[2] / "docs/how-to/troubleshooting.md").read_text()
     shown = [
         rows(database, statement)
         for statement in re.findall(

@@ -165,7 +165,7 @@ def test_a_database_of_0_1_is_refused_with_the_way_to_start_anew(
 def test_a_dump_comes_back_into_a_migrated_database_with_its_rights_and_partitions(
     postgres: EmbeddedPostgres, empty_database: str, database_url: str, tmp_path: Path
 ) -> None:
-    """As docs/how-to/operations.md says."""
+    """As docs/how-to/backup.md says."""
     programs, dump = find_programs().folder, tmp_path / "dump"
     with Database(database_url) as database:
         database.register_run(run_from_values({"name": "test", "game": {"name": "tic_tac_toe"}}))

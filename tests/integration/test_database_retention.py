@@ -17,7 +17,7 @@ from zerofleet.database import Database, Submission
 from zerofleet.errors import StaleEpochError
 from zerofleet.records import GameRecord, game_uid_of
 
-OPERATIONS = Path(__file__).parents[2] / "docs/how-to/operations.md"
+BACKUP_PAGE = Path(__file__).parents[2] / "docs/how-to/backup.md"
 MOST_RANDOM = (1 << 74) - 1
 
 
@@ -211,13 +211,13 @@ def test_of_two_runs_in_one_database_both_must_be_done_with_a_partition(
 def test_an_abandoned_run_holds_no_searches_once_its_owner_says_so(
     database: Database, epoch: int
 ) -> None:
-    """The way out that docs/how-to/operations.md gives."""
+    """The way out that docs/how-to/backup.md gives."""
     make_past(database, 4)
     play(database, NOW - 4 * DAY)
     state(database, epoch, games=10)
     assert database.drop_partition() is None
     database.acquire_fence("test", "trainer")  # a trainer that left before it stated its needs
-    [statement] = re.findall(r"`(UPDATE position_needs .*?)`", OPERATIONS.read_text())
+    [statement] = re.findall(r"`(UPDATE position_needs .*?)`", BACKUP_PAGE.read_text())
     ask(database, statement.replace("NAME", "test"))
     assert database.drop_partition() is not None
     while database.drop_partition() is not None:

@@ -1,7 +1,9 @@
 """Each view's answer on games small enough to reckon by hand."""
 
+import re
 from collections.abc import Callable
 from decimal import Decimal
+from pathlib import Path
 from uuid import UUID
 
 import numpy as np
@@ -317,3 +319,13 @@ def test_the_views_read_well_in_the_console(
     with Database(role_url("console")) as console:
         for view in views:
             ask(console, f"SELECT * FROM {view}")
+
+
+def test_the_queries_of_the_docs_give_the_columns_that_they_show(stored: Database) -> None:
+    page = (Path(__file__).parents[2] / "docs/how-to/sql.md").read_text(encoding="utf-8")
+    shown = re.findall(r"^```\n(SELECT .*?);\n\n(.*?)\n[-+]+\n", page, re.MULTILINE | re.DOTALL)
+    assert len(shown) == page.count("```\nSELECT ")
+    for query, header in shown:
+        with stored._transaction() as connection:
+            columns = list(connection.execute(text(query)).keys())
+        assert columns == [name.strip() for name in header.split("|")]
