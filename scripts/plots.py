@@ -35,7 +35,9 @@ COLOURS = {
 }
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
 WIDTH = 760.0
-LEFT, RIGHT, TOP, BOTTOM = 64.0, 176.0, 74.0, 56.0  # around the area of the axes
+LEFT, RIGHT, TOP, BOTTOM = 64.0, 176.0, 88.0, 56.0  # around the area of the axes
+HEIGHT = 290.0  # between the axes
+ROW = 20.0  # height of a row of a plot with rows
 LINE_HEIGHT = 16.0  # lines of text, at least this far apart
 
 
@@ -48,7 +50,7 @@ class Drawing:
 
     title: str
     subtitle: str
-    height: float = 420.0
+    height: float = TOP + HEIGHT + BOTTOM
     elements: list[str] = field(default_factory=list[str])
 
     def text(
@@ -147,11 +149,12 @@ class Plot:
     drawing: Drawing
     x: Axis
     y: Axis
+    top: float = TOP
+    height: float = HEIGHT
 
     def __post_init__(self) -> None:
         """Draw the axes."""
-        draw = self.drawing
-        bottom = draw.height - BOTTOM
+        draw, bottom = self.drawing, self.top + self.height
         for tick in self.y.ticks:
             y = self.at(self.x.low, tick)[1]
             draw.line([(LEFT, y), (WIDTH - RIGHT, y)])
@@ -162,13 +165,13 @@ class Plot:
             draw.text(x, bottom + 20, self.x.name(tick), anchor="middle")
         draw.line([(LEFT, bottom), (WIDTH - RIGHT, bottom)], "faint")
         draw.text((LEFT + WIDTH - RIGHT) / 2, bottom + 40, self.x.label, anchor="middle")
+        draw.text(LEFT, self.top - 9, self.y.label)
 
     def at(self, x: float, y: float) -> tuple[float, float]:
         """Return the place of a point."""
-        bottom = self.drawing.height - BOTTOM
         return (
             LEFT + self.x.share(x) * (WIDTH - RIGHT - LEFT),
-            bottom - self.y.share(y) * (bottom - TOP),
+            self.top + (1 - self.y.share(y)) * self.height,
         )
 
     def lines(self, series: Sequence[Series]) -> None:
@@ -185,6 +188,64 @@ class Plot:
         heights = _apart([y for y, _, _ in ends])
         for y, (_, x, each) in zip(heights, ends, strict=True):
             self.drawing.text(x + 9, y + 4, each.name, each.colour)
+
+
+@dataclass
+class RowPlot:
+    """Rows with a name on the left, and a common axis for the values of all rows.
+
+    A row without values is a heading.
+    """
+
+    drawing: Drawing
+    x: Axis
+    rows: Sequence[str]
+    left: float
+    right: float = 30.0
+    row: float = ROW
+
+    def __post_init__(self) -> None:
+        """Draw the axis and make the drawing as high as the rows need."""
+        draw, bottom = self.drawing, self.bottom
+        draw.height = bottom + BOTTOM
+        for tick in self.x.ticks:
+            x = self.at(tick, 0)[0]
+            draw.line([(x, TOP), (x, bottom)])
+            draw.text(x, bottom + 18, self.x.name(tick), anchor="middle")
+        draw.text((self.left + WIDTH - self.right) / 2, bottom + 38, self.x.label, anchor="middle")
+
+    @property
+    def bottom(self) -> float:
+        """Where the rows end."""
+        return TOP + self.row * len(self.rows)
+
+    def at(self, value: float, row: int) -> tuple[float, float]:
+        """Return the place of a value in a row."""
+        return (
+            self.left + self.x.share(value) * (WIDTH - self.right - self.left),
+            TOP + self.row * (row + 0.5),
+        )
+
+    def name(self, row: int, style: str = "faint") -> None:
+        """Write the name of a row; a heading stands at the left edge."""
+        y = self.at(self.x.low, row)[1] + 4
+        if style == "faint":
+            self.drawing.text(self.left - 10, y, self.rows[row], anchor="end")
+        else:
+            self.drawing.text(20, y, self.rows[row], style)
+
+    def interval(self, row: int, value: float, error: float, colour: str, shift: float) -> None:
+        """Draw a dot and two standard errors on each side."""
+        x, y = self.at(value, row)
+        low = self.at(max(value - 2 * error, self.x.low), row)[0]
+        high = self.at(min(value + 2 * error, self.x.high), row)[0]
+        self.drawing.line([(low, y + shift), (high, y + shift)], colour)
+        self.drawing.dot(x, y + shift, colour)
+
+    def bar(self, row: int, low: float, high: float, colour: str) -> None:
+        """Draw a bar between two values."""
+        (x, y), (end, _) = self.at(low, row), self.at(high, row)
+        self.drawing.box(x, y - self.row * 0.35, end - x, self.row * 0.7, colour)
 
 
 def _apart(heights: list[float]) -> list[float]:
@@ -234,8 +295,245 @@ def connect_four_hour() -> Drawing:
     return drawing
 
 
+def peers() -> Drawing:
+    """Draw the mistakes of three programs over CPU time."""
+    rows = rows_of("peers")
+    plot = Plot(
+        Drawing(
+            "Connect Four: three programs, equal CPU time",
+            "Mistakes in positions of random play; one core, the same search of 100 simulations",
+        ),
+        Axis("CPU-seconds of training", 120, 2_000, (150, 300, 600, 1_200, 1_800), log=True),
+        Axis("mistakes", 1, 16, (1, 2, 4, 8, 16), log=True, unit="%"),
+    )
+    names = {
+        "openspiel": ("OpenSpiel AlphaZero", "purple"),
+        "mctx": ("loop around Mctx", "orange"),
+        "zerofleet 1": ("zerofleet, seed 1", "blue"),
+        "zerofleet 2": ("zerofleet, seed 2", "green"),
+    }
+    plot.lines(
+        [
+            Series(name, colour, points(_only(rows, program=key), "cpu_seconds", "random_play"))
+            for key, (name, colour) in names.items()
+        ]
+    )
+    return plot.drawing
+
+
+def go9() -> Drawing:
+    """Draw Elo and the score against GNU Go of a run of 9x9 Go."""
+    rows, height = rows_of("go9"), 170.0
+    drawing = Drawing(
+        "Go on 9x9: 96 minutes on two CPU cores",
+        "All games with 64 simulations per move",
+        height=TOP + 2 * height + BOTTOM + 68,
+    )
+    minutes = Axis("", 0, 100, range(0, 101, 20))
+    elo = Plot(drawing, minutes, Axis("Elo", 0, 800, range(0, 801, 200)), height=height)
+    elo.lines([Series("rated models", "blue", points(rows, "minute", "elo"))])
+    score = Plot(
+        drawing,
+        Axis("minutes of training", 0, 100, range(0, 101, 20)),
+        Axis("score in 20 games against GNU Go", 0, 100, (0, 25, 50, 75, 100), unit="%"),
+        top=TOP + height + 68,
+        height=height,
+    )
+    score.lines(
+        [
+            Series("level 1", "green", points(rows, "minute", "gnugo_1")),
+            Series("level 10", "orange", points(rows, "minute", "gnugo_10")),
+        ]
+    )
+    return drawing
+
+
+def settings() -> Drawing:
+    """Draw the score of each changed setting against the recommended one."""
+    rows = rows_of("settings")
+    entries: list[tuple[str, dict[str, str] | None]] = []
+    for row in rows:
+        if not entries or row["game"] not in {name for name, each in entries if each is None}:
+            entries.append((row["game"], None))
+        entries.append((row["change"], row))
+    plot = RowPlot(
+        Drawing(
+            "What one changed setting is worth",
+            "Match against the recommended setting, equal CPU time; two seeds, ± 2 standard errors",
+        ),
+        Axis(
+            "score in a match; left of 50% the change is worse", 0, 100, range(0, 101, 25), unit="%"
+        ),
+        [name for name, _ in entries],
+        left=280,
+    )
+    even = plot.at(50, 0)[0]
+    plot.drawing.line([(even, TOP), (even, plot.bottom)], "faint")
+    for number, (_, row) in enumerate(entries):
+        plot.name(number, "faint" if row else "text")
+        if row:
+            plot.interval(number, float(row["score_1"]), float(row["error_1"]), "blue", -4)
+            plot.interval(number, float(row["score_2"]), float(row["error_2"]), "orange", 4)
+    return plot.drawing
+
+
+def throughput() -> Drawing:
+    """Draw what of ONNX Runtime's rate is left over gRPC."""
+    rows = rows_of("throughput")
+    plot = RowPlot(
+        Drawing(
+            "Predictions over gRPC, as a share of ONNX Runtime alone",
+            "CPU: positions per CPU-second of all processes. H200: positions per second",
+        ),
+        Axis("share of one ONNX Runtime session", 0, 120, range(0, 121, 20), unit="%"),
+        [f"{row['where']}: {row['network']}" for row in rows],
+        left=230,
+        right=120,
+        row=28,
+    )
+    for number, row in enumerate(rows):
+        plot.name(number)
+        plot.bar(number, 0, float(row["share"]), "blue" if row["where"] == "CPU" else "green")
+        x, y = plot.at(float(row["share"]), number)
+        plot.drawing.text(x + 8, y + 4, f"{int(row['over_grpc']):,} per s", "text")
+    return plot.drawing
+
+
+def cpu_time() -> Drawing:
+    """Draw the share of each service in the CPU time."""
+    rows = rows_of("cpu-time")
+    services = [name for name in rows[0] if name != "run"]
+    colours = ("blue", "orange", "green", "purple", "red", "grey")
+    plot = RowPlot(
+        Drawing(
+            "Where the CPU time goes",
+            "Runs on two CPU cores, all services on one machine",
+        ),
+        Axis("share of the CPU time", 0, 100, range(0, 101, 20), unit="%"),
+        [row["run"] for row in rows] + [""],
+        left=120,
+        row=44,
+    )
+    for number, row in enumerate(rows):
+        plot.name(number)
+        total, low = sum(float(row[name]) for name in services), 0.0
+        for name, colour in zip(services, colours, strict=True):
+            high = low + 100 * float(row[name]) / total
+            plot.bar(number, low, high, colour)
+            low = high
+    x, y = plot.at(0, len(rows))
+    for name, colour in zip(services, colours, strict=True):
+        plot.drawing.box(x, y - 6, 12, 12, colour)
+        plot.drawing.text(x + 18, y + 4, name, "text")
+        x += 44 + 7 * len(name)
+    return plot.drawing
+
+
+def autoscaling() -> Drawing:
+    """Draw the workers of simulated fleets over time."""
+    rows = rows_of("autoscaling")
+    plot = Plot(
+        Drawing(
+            "Autoscaling to 1,000 workers, simulated",
+            "Self-play workers that run; after 100 minutes half are killed, or demand halves",
+        ),
+        Axis("minutes", 0, 180, range(0, 181, 30)),
+        Axis("workers", 0, 1_200, range(0, 1_201, 200)),
+    )
+    series = {
+        "none": ("no fault", "blue"),
+        "storm": ("half are killed", "orange"),
+        "halved": ("demand halves", "green"),
+        "few_replicas": ("half the inference", "purple"),
+    }
+    plot.lines(
+        [
+            Series(name, colour, points(rows, "minute", key), dots=False)
+            for key, (name, colour) in series.items()
+        ]
+    )
+    return plot.drawing
+
+
+def settle_time() -> Drawing:
+    """Draw how long the fleet takes to settle after each fault."""
+    rows = rows_of("settle-time")
+    plot = RowPlot(
+        Drawing(
+            "Seconds until the fleet works again, by fault",
+            "Dot: median. Line: longest of about 28 rounds. Four fleets shared two cores",
+        ),
+        Axis("seconds after the end of the fault", 0, 90, range(0, 91, 15)),
+        [row["fault"] for row in rows],
+        left=216,
+        row=17,
+    )
+    for number, row in enumerate(rows):
+        plot.name(number)
+        (median, y), (longest, _) = (
+            plot.at(float(row[key]), number) for key in ("median", "longest")
+        )
+        plot.drawing.line([(median, y), (longest, y)], "blue")
+        plot.drawing.dot(median, y, "blue", 4)
+    return plot.drawing
+
+
+def disk() -> Drawing:
+    """Draw the size of the database over a month."""
+    rows = rows_of("disk")
+    plot = Plot(
+        Drawing(
+            "Size of the database over a month",
+            "A run that plays 1,000,000 moves an hour; computed from measured bytes per move",
+        ),
+        Axis("days", 0, 30, range(0, 31, 5)),
+        Axis("GB", 0, 225, range(0, 226, 25)),
+    )
+    plot.lines(
+        [
+            Series("retention.forget off", "orange", points(rows, "day", "everything"), dots=False),
+            Series("window of 4 days", "blue", points(rows, "day", "window_of_4_days"), dots=False),
+            Series("defaults", "green", points(rows, "day", "defaults"), dots=False),
+        ]
+    )
+    return plot.drawing
+
+
+def healthy_and_narrow() -> Drawing:
+    """Draw the unique games of a healthy run and of a narrow one."""
+    rows = rows_of("healthy-and-narrow")
+    plot = Plot(
+        Drawing(
+            "A healthy run and one that repeats itself",
+            "Connect Four: share of each model's games that differ from all others",
+        ),
+        Axis("games played", 40_000, 190_000, range(50_000, 190_001, 25_000)),
+        Axis("unique games", 0, 100, (0, 25, 50, 75, 100), unit="%"),
+    )
+    plot.lines(
+        [
+            Series("random openings", "blue", points(rows, "games", "unique_with_openings")),
+            Series("no random openings", "orange", points(rows, "games", "unique_without")),
+        ]
+    )
+    return plot.drawing
+
+
+def _only(rows: Rows, **wanted: str) -> Rows:
+    return [row for row in rows if all(row[key] == value for key, value in wanted.items())]
+
+
 PLOTS: dict[str, Callable[[], Drawing]] = {
     "connect-four-hour": connect_four_hour,
+    "go9": go9,
+    "peers": peers,
+    "settings": settings,
+    "throughput": throughput,
+    "cpu-time": cpu_time,
+    "autoscaling": autoscaling,
+    "settle-time": settle_time,
+    "disk": disk,
+    "healthy-and-narrow": healthy_and_narrow,
 }
 
 
