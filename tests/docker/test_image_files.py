@@ -17,6 +17,7 @@ from packaging.utils import canonicalize_name
 import zerofleet
 
 ROOT = Path(__file__).resolve().parents[2]
+PAGES = ("compose", "kubernetes")
 DOCKERFILE = (ROOT / "Dockerfile").read_text()
 IMAGES = {
     "selfplay",
@@ -168,11 +169,14 @@ def test_the_pages_name_the_images_that_make_builds() -> None:
     (listed,) = re.findall(r"^IMAGES \?= (.+)$", makefile, re.MULTILINE)
     built = listed.split()
     assert {*built} == IMAGES - {"inference-gpu"}
-    for page in ("compose", "kubernetes"):
-        text = (ROOT / "docs" / "how-to" / f"{page}.md").read_text()
-        (sentence,) = re.findall(r"`make images` builds those for CPUs(.+?)\.$", text, re.MULTILINE)
-        assert {*re.findall("`([a-z-]+)`", sentence)} == {*built}, page
-        assert f"TAG={zerofleet.__version__}-cuda" in text, page
+    pages = {name: (ROOT / "docs/how-to" / f"{name}.md").read_text() for name in PAGES}
+    [listing] = re.findall(
+        r"`make images` builds the images for CPUs(.+?)\.$", pages["compose"], re.MULTILINE
+    )
+    assert {*re.findall("`([a-z-]+)`", listing)} == {*built}
+    for name, text in pages.items():
+        assert "make images IMAGES=inference-gpu" in text, name
+        assert f"TAG={zerofleet.__version__}-cuda" in text, name
 
 
 def test_the_images_carry_the_version() -> None:
