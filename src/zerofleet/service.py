@@ -226,6 +226,8 @@ async def beat(
             await asyncio.sleep(BEAT_SECONDS)
     finally:
         if sending is not None:  # else it could arrive after the removal
+            # Nobody awaits its error any more, and asyncio would log it.
+            sending.add_done_callback(lambda task: task.cancelled() or task.exception())
             # A Redis that hangs must not delay the exit of a process that was told to stop.
             await asyncio.wait({sending}, timeout=BEAT_SECONDS)
         if said is not None and sending is not None and sending.done() and not waits:

@@ -1,6 +1,8 @@
 """Features of all services: metrics over HTTP, and messages to the process that started them."""
 
+import asyncio
 import contextlib
+import gc
 import os
 import socket
 import subprocess
@@ -15,8 +17,10 @@ from prometheus_client.registry import Collector
 
 from zerofleet import service
 from zerofleet.errors import ConfigError
+from zerofleet.fleet.figures import TrainerFigures
+from zerofleet.fleet.heartbeat import Heartbeats
 from zerofleet.local.processes import free_port
-from zerofleet.service import LOST_GAMES_FD, served_metrics, tell_lost_games
+from zerofleet.service import LOST_GAMES_FD, Pulse, beat, served_metrics, tell_lost_games
 
 
 class Counting(Collector):
@@ -121,6 +125,25 @@ def test_lost_games_are_told_to_a_pipe_and_to_nothing_else(
         monkeypatch.setenv(LOST_GAMES_FD, str(other.fileno()))
         tell_lost_games(12)
     assert (tmp_path / "file").read_text() == ""
+
+
+async def test_a_service_that_ends_without_redis_logs_no_traceback() -> None:
+    """Its message is the last line that a person reads."""
+    loop = asyncio.get_running_loop()
+    reported: list[object] = []
+    loop.set_exception_handler(lambda _, context: reported.append(context))
+    with contextlib.closing(Heartbeats(f"redis://127.0.0.1:{free_port()}", "run")) as heartbeats:
+        beating = asyncio.create_task(
+            beat(heartbeats, "worker", lambda: Pulse(0, "", TrainerFigures()))
+        )
+        await asyncio.sleep(0)  # it sends its first heartbeat
+        beating.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await beating
+    del beating
+    gc.collect()
+    await asyncio.sleep(0)
+    assert reported == []
 
 
 def test_a_port_in_use() -> None:
