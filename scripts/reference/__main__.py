@@ -18,6 +18,7 @@ from pathlib import Path
 FOLDER = Path(__file__).resolve().parents[2] / "docs" / "reference"
 PAGES = {
     "cli": "command_page",
+    "metrics": "metrics_page",
     "run-file": "run_file_page",
     "environment": "environment_page",
     "games": "games_page",
