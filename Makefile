@@ -85,10 +85,11 @@ compose-test: setup-test ## build the images; start, query, scale and kill a fle
 cluster-test: setup-test ## test a fleet on the cluster that kubectl names (CLUSTER_LOAD="kind load docker-image")
 	NEEDS_CLUSTER=1 $(BIN)/python -m pytest -m cluster -s tests/cluster
 
-check: setup-check ## formatting, lint, prose, types, layers
+check: setup-check ## formatting, lint, prose, spelling, types, layers
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/python scripts/prose.py
+	$(BIN)/codespell $$(git ls-files)
 	$(BIN)/python proto/generate.py --check
 	$(BIN)/python proto/generate.py --types
 	$(BIN)/basedpyright

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
+import textwrap
 from collections.abc import Generator
 from pathlib import Path
 
@@ -36,6 +37,7 @@ FROM pg_attribute a
 WHERE a.attrelid = %s AND a.attnum > 0 AND NOT a.attisdropped
 ORDER BY a.attnum
 """
+JOINER = "\N{NO-BREAK SPACE}"
 SHORT = {
     "timestamp with time zone": "timestamptz",
     "double precision": "float8",
@@ -86,8 +88,10 @@ def _table(columns: list[tuple[str, str, bool, str | None]]) -> str:
 
 
 def _listed(columns: list[tuple[str, str, bool, str | None]]) -> str:
-    """Return the columns of a view in one line: their words are in the view's comment."""
-    return "Columns: " + ", ".join(f"`{name}` {kind}" for name, kind, _, _ in columns) + "."
+    """Return the columns of a view, whose words are in the view's comment."""
+    words = ", ".join(f"{name} {kind}".replace(" ", JOINER) for name, kind, _, _ in columns)
+    lines = [line.replace(JOINER, " ") for line in textwrap.wrap(words, 88)]
+    return "\n".join(["```text", *lines, "```"])
 
 
 @contextlib.contextmanager
