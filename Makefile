@@ -50,7 +50,7 @@ test-loaded: setup-test ## the tests three times in a row, next to eight busy lo
 test-fleet: setup-test ## tests of whole fleets, benchmarks and a few slow tests
 	$(TEST) $(WITHOUT_BROWSER) -m "fleet and not docker and not cluster and not gpu"
 
-test-browser: setup-test setup-browser ## tests of the page in Chromium (Debian's package)
+test-browser: setup-test setup-browser setup-docs ## tests of the pages in Chromium (Debian's package)
 	$(TEST) -m browser tests/browser
 
 test-core: setup-run ## the C++ tests, under ASan and UBSan
