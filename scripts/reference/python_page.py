@@ -59,13 +59,20 @@ Every error that zerofleet raises on purpose is a `ZerofleetError`.
 """
 
 
+BRIEF = """
+    options:
+      members: false
+      show_bases: false
+      show_signature: false"""
+
+
 def render() -> str:
     """Return the page: a section for each public module."""
     return joined(
         [
             HEAD,
             CLIENT,
-            *(_directive(f"zerofleet.client.{name}") for name in _classes(zerofleet.client)),
+            *_clients(),
             GAMES,
             _directive("zerofleet.games.Game"),
             *(_directive(f"zerofleet.games.{name}") for name in GAME_FUNCTIONS),
@@ -86,11 +93,23 @@ def _directive(name: str) -> str:
     return f"::: {name}"
 
 
-def _classes(module: Any) -> list[str]:  # noqa: ANN401 - a module
-    """Return the public names: the clients first, then what they return."""
-    names: list[str] = module.__all__
-    clients = ("Player", "AsyncPlayer", "Model", "AsyncModel")
-    return [*clients, *(name for name in names if name not in clients)]
+def _clients() -> Iterator[str]:
+    """Yield the clients, then what they return; blocking ones have methods of the others."""
+    module = zerofleet.client
+    for other, blocking in (
+        (module.AsyncPlayer, module.Player),
+        (module.AsyncModel, module.Model),
+    ):
+        name = other.__name__
+        public = [each for each in vars(other) if not each.startswith("_")]
+        methods = ", ".join(f"`{each}`" for each in public if hasattr(blocking, each))
+        yield _directive(f"zerofleet.client.{name}")
+        yield _directive(f"zerofleet.client.{blocking.__name__}") + BRIEF
+        yield f"It has these methods of `{name}`, without `await`: {methods}."
+    shown = ("AsyncPlayer", "Player", "AsyncModel", "Model")
+    yield from (
+        _directive(f"zerofleet.client.{name}") for name in module.__all__ if name not in shown
+    )
 
 
 def _errors() -> Iterator[str]:
