@@ -221,7 +221,8 @@ def _opened_by(
     ) -> Callable[Concatenate[Blocking[_Client], _Args], None]:
         @functools.wraps(client.__init__)
         def init(self: Blocking[_Client], *args: _Args.args, **named: _Args.kwargs) -> None:
-            Blocking.__init__(self, client(*args, **named))
+            made = client(*args, **named)
+            Blocking.__init__(self, made)  # pyright: ignore[reportUnknownMemberType]
 
         return init
 
@@ -235,7 +236,9 @@ def _blocking(
 
     @functools.wraps(method)
     def call(self: Blocking[_Client], *args: _Args.args, **named: _Args.kwargs) -> _Answer:
-        return self._call(lambda client: method(client, *args, **named))
+        return self._call(  # pyright: ignore[reportPrivateUsage] - it becomes a method
+            lambda client: method(client, *args, **named)
+        )
 
     return call
 
@@ -249,7 +252,9 @@ def _iterating(
     def iterate(
         self: Blocking[_Client], *args: _Args.args, **named: _Args.kwargs
     ) -> Generator[_Answer]:
-        return self._iterate(lambda client: method(client, *args, **named))
+        return self._iterate(  # pyright: ignore[reportPrivateUsage] - it becomes a method
+            lambda client: method(client, *args, **named)
+        )
 
     return iterate
 
