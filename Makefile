@@ -23,7 +23,7 @@ FLEETS ?= 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-run setup-test setup-check setup-browser setup-docs run up test test-loaded test-fleet test-core test-chaos test-browser check check-deploy docs docs-serve fmt proto bench clean images wheels sbom compose-test cluster-test
+.PHONY: help setup setup-run setup-test setup-check setup-browser setup-docs run up test test-loaded test-fleet test-core test-chaos test-browser check check-deploy docs docs-serve reference fmt proto bench clean images wheels sbom compose-test cluster-test
 
 help: ## show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -106,6 +106,9 @@ docs: setup-docs ## build the documentation as a site, in build/site
 
 docs-serve: setup-docs ## show the documentation, and build it again when a page changes
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve
+
+reference: setup-test ## write the generated pages of docs/reference
+	$(BIN)/python scripts/reference
 
 fmt: setup-check ## format the sources
 	$(BIN)/ruff format .

@@ -251,23 +251,26 @@ def _numbers(sentence: str) -> list[str]:
 
 
 def print_figures(paths: list[Path]) -> None:
-    """Print a table of the pages, and their sum."""
+    """Print a table of the pages, and sums of their words."""
     print(f"{'page':58} words  mean  longest  numbers/100")
-    total = 0
+    sums = {"all pages of docs": 0, "without the generated reference": 0}
     for path in paths:
         texts = list(_TEXTS_OF[path.suffix](path.read_text(encoding="utf-8")))
         prose = [text.words for text in texts if not text.is_row]
         sentences = [each.split() for words in prose for each in _SENTENCE_END.split(words)]
         lengths = [len(each) for each in sentences if len(each) > 3] or [0]
-        words = sum(map(len, sentences))
         numbers = sum(len(_numbers(" ".join(each))) for each in sentences)
+        rate = 100 * numbers / max(sum(map(len, sentences)), 1)
         every = sum(len(text.words.split()) for text in texts)
-        total += every
-        mean = sum(lengths) / len(lengths)
         name = path.relative_to(ROOT).as_posix()
-        rate = 100 * numbers / max(words, 1)
+        if name.startswith("docs/"):
+            sums["all pages of docs"] += every
+            is_generated = "`scripts/reference`" in path.read_text(encoding="utf-8")
+            sums["without the generated reference"] += 0 if is_generated else every
+        mean = sum(lengths) / len(lengths)
         print(f"{name:58} {every:5}  {mean:4.1f}  {max(lengths):7}  {rate:11.1f}")
-    print(f"{'all':58} {total:5}")
+    for name, words in sums.items():
+        print(f"{name:58} {words:5}")
 
 
 def _joined(comments: Iterator[tuple[int, int, str]]) -> Iterator[Text]:

@@ -47,7 +47,7 @@ def main() -> int:
             continue
         stale = True
         if options.check:
-            print(f"docs/reference/{name}.md is stale: run scripts/reference", file=sys.stderr)
+            print(f"docs/reference/{name}.md is stale: run make reference", file=sys.stderr)
         else:
             path.write_text(page, encoding="utf-8")
             print(f"written: docs/reference/{name}.md")
