@@ -179,8 +179,8 @@ class Reader:
 
 def without_figures(line: str) -> str:
     """Return a line of output without what differs from run to run."""
+    line = re.sub(r"(?<!\S)[.xo|#-](?!\S)", ".", line)
     line = re.sub(r"\S*\d\S*", "#", line)
-    line = re.sub(r"(?<!\S)[.xo|-](?!\S)", ".", line)
     line = re.sub(r"-{2,}", "--", line)
     line = " ".join(line.split())
     return re.sub(r"#( #)+", "#", line)
