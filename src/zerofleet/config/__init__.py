@@ -5,11 +5,8 @@ All other ``ZEROFLEET_*`` variables name addresses, folders and secrets. An unkn
 that names the nearest known one.
 """
 
+from zerofleet.config.fit import check_messages, check_policy_head, check_sizes
 from zerofleet.config.load import (
-    check_fit,
-    check_messages,
-    check_policy_head,
-    check_sizes,
     find_run_file,
     load_run,
     read_settings,
@@ -62,7 +59,6 @@ __all__ = [
     "Section",
     "SelfplaySection",
     "TrainerSection",
-    "check_fit",
     "check_messages",
     "check_policy_head",
     "check_sizes",
