@@ -30,10 +30,12 @@ class ResignationRule:
 
     Args:
         settings: whether, and from which games.
+        min_games: with fewer games there is no threshold.
     """
 
-    def __init__(self, settings: ResignSection) -> None:
+    def __init__(self, settings: ResignSection, min_games: int = ResignSection.min_games) -> None:
         self._settings = settings
+        self._min_games = min_games
         self._games: deque[_PlayedOn] = deque(maxlen=2 * settings.window_games)  # as they ended
         self.games = 0
         """Number of games played on."""
@@ -66,7 +68,7 @@ class ResignationRule:
     def compute(self) -> float | None:
         """v_resign now; as before while the games are too few."""
         games = self._latest()
-        if self._settings.enabled and len(games) >= self._settings.min_games:
+        if self._settings.enabled and len(games) >= self._min_games:
             self.threshold = self._highest(games)
         return self.threshold
 
@@ -82,7 +84,7 @@ class ResignationRule:
         settled = [game for game in self._games if game.began < before]
         settled = sorted(settled, key=lambda game: (game.began, game.number))[-window:]
         counts = Counter(game.first_model for game in settled)
-        enough = [model for model, games in counts.items() if games >= self._settings.min_games]
+        enough = [model for model, games in counts.items() if games >= self._min_games]
         return [game for game in settled if game.first_model >= max(enough, default=0)]
 
     def _highest(self, games: list[_PlayedOn]) -> float | None:

@@ -212,7 +212,10 @@ def add_openings_page(frame: Frame) -> None:
             raise NothingThereError(str(error)) from error
         actions = await asyncio.to_thread(asked_actions, visit, visit.run.game)
         if len(actions) >= MOST_PLIES:
-            raise NothingThereError(f"moves: openings are the first {MOST_PLIES - 1} plies")
+            raise NothingThereError(
+                f"moves: the address names {len(actions)} moves, and this page shows the first "
+                f"{MOST_PLIES - 1} of a game: remove some"
+            )
         view = OpeningsView(visit, board, actions, asked_number(visit.parameters, "model"))
         await view.open()
         reader = OpeningsReader(visit.sources, visit.run.name)

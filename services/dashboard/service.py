@@ -282,7 +282,6 @@ def bound(address: str) -> Generator[socket.socket]:
     Raises:
         ConfigError: the address is invalid, or cannot be bound.
     """
-    setting = f"ZEROFLEET_DASHBOARD_ADDRESS = '{address}'"
     host, _, port = address.rpartition(":")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family) as sock:
@@ -292,6 +291,7 @@ def bound(address: str) -> Generator[socket.socket]:
             sock.listen()  # clients that come before uvicorn is ready wait, and are not refused
         except (OSError, ValueError, OverflowError) as error:
             raise ConfigError(
-                f"cannot listen on {address}: {error} ({setting}: give a free host:port)"
+                f"cannot listen on {address}: {error}. Set ZEROFLEET_DASHBOARD_ADDRESS to a free "
+                "host:port"
             ) from error
         yield sock

@@ -114,10 +114,10 @@ def active_provider(run: RunConfig, settings: InferenceSettings) -> Provider:
         provider = _tried(provider, named=section.provider != "auto", required=section.require_gpu)
     if section.require_gpu and not provider.is_gpu:
         raise ConfigError(
-            f"[inference] require_gpu = true, but the active provider is '{provider.name}' "
-            f"({', '.join(installed)} offers {', '.join(offered_providers())}): install "
-            "zerofleet[gpu] in place of zerofleet[inference] on a machine with an NVIDIA GPU, or "
-            "set require_gpu = false"
+            "[inference] require_gpu = true, but predictions would run without a GPU, on provider "
+            f"'{provider.name}'. The installed {', '.join(installed)} offers "
+            f"{', '.join(offered_providers())}. On a machine with an NVIDIA GPU, install "
+            "zerofleet[gpu] in place of zerofleet[inference]; otherwise set require_gpu = false"
         )
     _log.info("provider", name=provider.name, device=device if provider.is_gpu else None)
     return provider

@@ -137,9 +137,9 @@ class ModelLoader:
         try:
             model_bytes = self._read(file.sha256)
         except ModelNotFoundError as error:
-            raise IncompatibleModelError(f"model version {version}: {error}") from error
+            raise IncompatibleModelError(f"cannot load model version {version}: {error}") from error
         except (StoreUnavailableError, OSError) as error:
-            raise StoreUnavailableError(f"model version {version}: {error}") from error
+            raise StoreUnavailableError(f"cannot load model version {version}: {error}") from error
         sessions = [self._open_session(model_bytes) for _ in range(self._sessions)]
         for session in sessions:
             try:

@@ -121,13 +121,12 @@ class Admission:
         edges = simulations * num_actions
         if self.searches >= self._most_searches:
             raise OverloadedError(
-                f"{self.searches} searches are running, and at most {self._most_searches} may: "
-                "send again later"
+                f"{self.searches} searches are running, which is the limit: send again later"
             )
         if self.searches and self._edges + edges > self._most_edges:
             raise OverloadedError(
-                f"{simulations} simulations of {num_actions} actions each are {edges:,} edges, and "
-                f"the searches that run have {self._edges:,} of at most {self._most_edges:,}: send "
+                f"no memory for a search of {simulations} simulations: its tree may have {edges:,} "
+                f"edges, and running searches hold {self._edges:,} of {self._most_edges:,}. Send "
                 "again later, or ask for fewer simulations"
             )
         self.searches += 1

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import unicodedata
 
+_MOST_CHARACTERS = 100
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -23,6 +24,11 @@ def printable(text: str) -> str:
 def printable_lines(text: str) -> str:
     """Return the lines of a text, each of printable characters."""
     return "\n".join(map(printable, text.split("\n")))
+
+
+def shortened(text: str) -> str:
+    """Return a text that a message repeats; a long one without its end."""
+    return text if len(text) <= _MOST_CHARACTERS else f"{text[:_MOST_CHARACTERS]}..."
 
 
 def _shown(character: str) -> str:

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import ClassVar
 from uuid import UUID
 
 import numpy as np
@@ -74,12 +73,6 @@ def store_settled(database: Database, games: Sequence[GameRecord]) -> None:
     store(database, [played_on(10**6, [0.0], DRAW)], [LATER], [1.0])
 
 
-class FromTheFirstGame(ResignSection):
-    """``[resign]`` where one game played on is enough for a threshold."""
-
-    min_games: ClassVar[int] = 1
-
-
 def compute(
     database: Database,
     share: float = 0.2,
@@ -100,7 +93,7 @@ def by_rule(
     games: Sequence[GameRecord], began: Sequence[float], took: Sequence[float], share: float
 ) -> float | None:
     """Return the result of the loop without stores for the same games."""
-    rule = ResignationRule(FromTheFirstGame(false_positive_share=share, highest=-0.01))
+    rule = ResignationRule(ResignSection(false_positive_share=share, highest=-0.01), min_games=1)
     ends = [start + length for start, length in zip(began, took, strict=True)]
     for end, start, game in sorted(zip(ends, began, games, strict=True), key=lambda each: each[:2]):
         rule.add(game.columns, start, end)

@@ -283,7 +283,7 @@ def test_a_private_folder_stays_private(private_home: Path, store_folder: Path) 
         assert (folder / "cluster").resolve() == cluster
     assert mode(private_home) == 0o700
     shutil.rmtree(cluster.parent)
-    with pytest.raises(ConfigError, match="which is gone"):
+    with pytest.raises(ConfigError, match="which does not exist"):
         EmbeddedPostgres(folder, shared=shared).start()
 
 

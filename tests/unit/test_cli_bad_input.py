@@ -62,7 +62,7 @@ def complaint(answer: tuple[int, str]) -> str:
         (f'name = "a"\npreset = "quick"\n{RUN}', "preset = 'quick': Input should be 'agz'"),
         (
             f'name = "a"\n{RUN}[evaluator]\nsprt_elo = [5, 0]',
-            "evaluator: sprt_elo = [5.0, 0.0]",
+            "evaluator.sprt_elo = [5, 0]: the first must be the smaller one",
         ),
     ],
 )
@@ -137,7 +137,7 @@ def test_all_mistakes_are_told_at_once(zerofleet: Zerofleet) -> None:
             "run.toml: unknown key 'search.num_simulation': did you mean 'search.num_simulations'?",
             "run.toml: trainer.batch_size = 0",
             "run.toml: unknown key 'nmae': did you mean 'name'?",
-            "unknown game 'tic_tac_to'; did you mean 'tic_tac_toe'?",
+            "run.toml: unknown game 'tic_tac_to'; did you mean 'tic_tac_toe'?",
         ),
         strict=True,
     ):
@@ -154,8 +154,8 @@ def test_all_mistakes_are_told_at_once(zerofleet: Zerofleet) -> None:
             (
                 "run.toml: network.channels = 100000: Input should be less than",
                 "run.toml: trainer.batch_size = 0",
-                "trainer.min_positions = 5000, but trainer.window_positions = 4000",
-                "network.policy_head = 'convolutional' needs 64 or 65 actions",
+                "run.toml: trainer.min_positions = 5000, but trainer.window_positions = 4000",
+                "run.toml: network.policy_head = 'convolutional' needs 64 or 65 actions",
             ),
         ),
         (
@@ -163,16 +163,16 @@ def test_all_mistakes_are_told_at_once(zerofleet: Zerofleet) -> None:
             "[selfplay]\nmax_ahead_positions = 100\ngames_per_engine = 9000\n"
             "[evaluator]\nsprt_elo = [5, 0]\n",
             (
-                "run.toml: evaluator: sprt_elo = [5.0, 0.0]",
+                "run.toml: evaluator.sprt_elo = [5, 0]: the first must be the smaller one",
                 "run.toml: selfplay.max_ahead_positions = 100 would pause play",
-                "selfplay.games_per_engine = 9000 is above inference.max_batch_rows = 1024",
+                "run.toml: selfplay.games_per_engine = 9000 is above inference.max_batch_rows",
             ),
         ),
         (
             'game = "tic_tac_toe"\n[trainer]\nmin_positions = 5000000\n',
             (
                 "run.toml: selfplay.max_ahead_positions = 20000 would pause play",
-                "trainer.min_positions = 5000000, but trainer.window_positions = 1000000",
+                "run.toml: trainer.min_positions = 5000000, but trainer.window_positions = 1000000",
             ),
         ),
     ],
@@ -188,6 +188,129 @@ def test_what_does_not_fit_is_told_beside_what_is_wrong_alone(
     for line, words in zip(lines, expected, strict=True):
         assert line.startswith(f"  {words}")
     assert not Path("zerofleet-data").exists()
+
+
+@pytest.mark.parametrize(
+    ("content", "mistake"),
+    [
+        # min_positions is given, so play is not paused too early
+        (
+            "[selfplay]\nmax_ahead_positions = 1000\n"
+            "[trainer]\nmin_positions = 500\nlearning_rate = [0.1, 0.2]\n",
+            "trainer.learning_rate has 2 values and trainer.learning_rate_steps 0: give exactly",
+        ),
+        (
+            "[selfplay]\nmax_ahead_positions = 1000\n[trainer]\nmin_positoins = 500\n",
+            "unknown key 'trainer.min_positoins': did you mean 'trainer.min_positions'?",
+        ),
+        (
+            "[trainer]\nbatch_size = 100000\nsamples_per_position = '8'\n",
+            "trainer.samples_per_position = '8': Input should be a valid number",
+        ),
+        (
+            "[trainer]\nbatch_size = 100000\nsamples_per_position = true\n",
+            "trainer.samples_per_position = true: Input should be a valid number",
+        ),
+        (
+            "[trainer]\noptimizer = 'sgd'\nlearning_rate = ['x']\n",
+            "trainer.learning_rate.0 = 'x': Input should be a valid number",
+        ),
+        ("[scaling]\nmin_workers = 200\nmax_workers = 0\n", "scaling.max_workers = 0: Input sh"),
+        ("trainer = 3\n[selfplay]\nmax_ahead_positions = 1000\n", "trainer = 3: Input should be"),
+        (
+            "preset = 'palin'\n[trainer]\noptimizer = 'sgd'\n",
+            "preset = 'palin': Input should be 'agz' or 'plain'",
+        ),
+    ],
+)
+def test_a_mistake_causes_no_other(zerofleet: Zerofleet, content: str, mistake: str) -> None:
+    Path("run.toml").write_text(f'name = "a"\ngame = "tic_tac_toe"\n{content}')
+    assert f"zerofleet: run.toml: {mistake}" in complaint(zerofleet("up", "run.toml"))
+
+
+def test_a_mistake_in_an_override_causes_no_other(zerofleet: Zerofleet) -> None:
+    Path("run.toml").write_text(f'name = "a"\n{RUN}[selfplay]\nmax_ahead_positions = 1000')
+    os.environ["ZEROFLEET_TRAINER__MIN_POSITIONS"] = "500"
+    assert "ZEROFLEET_TRAINER__MIN_POSITIONS: keys of" in complaint(zerofleet("up", "run.toml"))
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (
+            'game = "go"\nsize = 9\nkomi = 7.5\nnum_simulations = 3\n',
+            (
+                "unknown key 'size': did you mean game = \"go(size=9,komi=7.5)\"?",
+                "unknown key 'komi': did you mean game = \"go(size=9,komi=7.5)\"?",
+                "unknown key 'num_simulations': did you mean 'search.num_simulations', 'evalu",
+            ),
+        ),
+        (
+            '[game]\nname = "go"\nsize = 9\nsuicid = true\n',
+            (
+                "unknown key 'game.size': did you mean game = \"go(size=9)\"?",
+                "unknown key 'game.suicid': the rules of a game are a part of its name, such as",
+            ),
+        ),
+        (
+            'game = "go"\nsize = 99\nsead = 3\n',
+            (
+                "unknown key 'size': the rules of a game are a part of its name, such as go(size",
+                "unknown key 'sead': did you mean 'seed'?",
+            ),
+        ),
+    ],
+)
+def test_rules_of_the_game_among_other_unknown_keys(
+    zerofleet: Zerofleet, content: str, expected: tuple[str, ...]
+) -> None:
+    Path("run.toml").write_text(f'name = "a"\n{content}')
+    _, errors = zerofleet("up", "run.toml")
+    lines = errors.splitlines()[1:]
+    for line, words in zip(lines, expected, strict=True):
+        assert line.startswith(f"  run.toml: {words}")
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("[rating]\nopponents = [-1]", "rating.opponents.0 = -1: Input should be greater than"),
+        ("[rating]\nopponents = [5, 0]", "rating.opponents.1 = 0: Input should be greater than"),
+        (
+            "[trainer]\nlearning_rate = [0.1, 0.01]\nlearning_rate_steps = [-5]",
+            "trainer.learning_rate_steps.0 = -5: Input should be greater than or equal to 1",
+        ),
+        ('[search]\nc_puct = "2"', "search.c_puct = '2': Input should be a valid number"),
+        ("[search]\nnum_simulations = true", "num_simulations = true: Input should be a valid i"),
+        ('[resign]\nenabled = "yes"', "resign.enabled = 'yes': Input should be a valid boolean"),
+        ("[resign]\nenabled = 1", "resign.enabled = 1: Input should be a valid boolean"),
+        ('[evaluator]\nsprt_elo = ["0", "35"]', "sprt_elo.0 = '0': Input should be a valid number"),
+    ],
+)
+def test_values_of_another_type(zerofleet: Zerofleet, content: str, words: str) -> None:
+    Path("run.toml").write_text(f'name = "a"\n{RUN}{content}')
+    assert words in zerofleet("up", "run.toml")[1]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        f'name = "{"x " * 1000}"\ngame = "tic_tac_toe"\n',
+        f'name = "a"\ngame = "{"x " * 1000}"\n',
+        f'name = "a"\ngame = "tic_tac_toe"\n[rating]\nanchors = ["{"x " * 1000}"]\n',
+        f'name = "a"\ngame = "tic_tac_toe"\n"{"x " * 1000}" = 1\n',
+    ],
+    ids=["name", "game", "anchor", "key"],
+)
+def test_a_long_value_is_shortened(zerofleet: Zerofleet, content: str) -> None:
+    Path("run.toml").write_text(content)
+    assert len(complaint(zerofleet("up", "run.toml"))) < 500
+
+
+def test_a_run_file_in_another_encoding(zerofleet: Zerofleet) -> None:
+    Path("run.toml").write_text(f'name = "a"\n{RUN}[search]\nc_puct = -1', encoding="utf-16")
+    words = complaint(zerofleet("up", "run.toml"))
+    assert "run.toml is not a TOML file: save it as text in UTF-8" in words
 
 
 def test_a_run_file_with_a_name_like_it(zerofleet: Zerofleet) -> None:
@@ -217,6 +340,18 @@ def test_a_run_file_that_zerofleet_comes_with_needs_no_path(zerofleet: Zerofleet
         ("rating.anchors=random", 'random: give JSON, such as ["random", "search"]'),
         ("evaluator.sprt_elo=0,5", "0,5: give JSON, such as [0.0, 35.0]"),
         ("search=abc", "give JSON, or one key of it, as --set search.KEY=VALUE"),
+        ("search.c_puct.x=1", "'search.c_puct' is a key, not a section: give search.c_puct=VALUE"),
+        ("name.x=1", "'name' is a key, not a section: give name=VALUE"),
+        ("search.c_pct.x=1", "unknown key 'search.c_pct': did you mean 'search.c_puct'?"),
+        ("game=chess5", "unknown game 'chess5'; known games"),
+        ("game.name=chess5", "unknown game 'chess5'; known games"),
+        ("game.size=9", "unknown key 'game.size'"),
+        ("search.num_simulations=2.5", "Input should be a valid integer"),
+        ("resign.enabled=maybe", "Input should be a valid boolean"),
+        ('search={"c_puct": "2"}', "search.c_puct = '2': Input should be a valid number"),
+        ("selfplay.games_per_engine=9000", "is above inference.max_batch_rows = 1024"),
+        ("trainer.window_positions=1500", "but trainer.window_positions = 1500: training could"),
+        ("trainer.learning_rate=[0.1,0.2]", "give exactly one rate more than steps"),
         ('search={"c_puct": -1}', "}: search.c_puct = -1: Input should be greater than 0"),
         ("rating.opponents=[1, 0.5]", "rating.opponents.1 = 0.5"),
         ("preset=quick", "'agz' or 'plain'"),
@@ -256,8 +391,8 @@ def test_settings(zerofleet: Zerofleet, setting: str, words: str) -> None:
         (
             "ZEROFLEET_SEARCH__TEMPERATURE",
             "2",
-            ": unknown key 'search.temperature': it is 'selfplay.temperature' now; keys of the run "
-            "file are given by ZEROFLEET_SET, as ZEROFLEET_SET='selfplay.temperature=2'",
+            ": keys of the run file are given by ZEROFLEET_SET, as "
+            "ZEROFLEET_SET='selfplay.temperature=2'; 'search.temperature' is 'selfplay.",
         ),
         (
             "ZEROFLEET_INFERENCE__CUDA_GRAPHS",
@@ -273,6 +408,21 @@ def test_a_mistake_in_the_environment_is_the_variables(
     answer = complaint(zerofleet("up", TICTACTOE, "--set", "search.num_simulations=5"))
     assert f"{variable}{words}" in answer
     assert "--set" not in answer
+
+
+def test_old_variables_get_one_line(zerofleet: Zerofleet) -> None:
+    os.environ |= {
+        "ZEROFLEET_RATING__ANCHORS": '["random","search"]',
+        "ZEROFLEET_SEARCH__C_PUCT": "2",
+        "ZEROFLEET_SEARCH__TEMPERATURE": "1",
+        "ZEROFLEET_SEED": "3",
+    }
+    assert complaint(zerofleet("up", TICTACTOE)) == (
+        "zerofleet: ZEROFLEET_RATING__ANCHORS, ZEROFLEET_SEARCH__C_PUCT, "
+        "ZEROFLEET_SEARCH__TEMPERATURE, ZEROFLEET_SEED: keys of the run file are given by "
+        'ZEROFLEET_SET, as ZEROFLEET_SET=\'rating.anchors=["random","search"],search.c_puct=2,'
+        "selfplay.temperature=1,seed=3'; 'search.temperature' is 'selfplay.temperature' now\n"
+    )
 
 
 def test_a_mistake_in_the_file_is_the_files(zerofleet: Zerofleet) -> None:

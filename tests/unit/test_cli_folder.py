@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 import tomllib
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -27,8 +28,9 @@ from zerofleet.database import Promotion
 from zerofleet.errors import ConfigError
 from zerofleet.fleet.disk import FolderSizes, data_folder_of, full_disk
 from zerofleet.local.data_folder import DataFolder, FolderLock, lock_holder
+from zerofleet.local.programs import LocalPrograms
 from zerofleet.local.start import Start
-from zerofleet.local.stores import Running
+from zerofleet.local.stores import Running, StoreUrls
 from zerofleet.local.valkey import EmbeddedValkey
 from zerofleet.models.folder import ModelFolder
 
@@ -99,6 +101,22 @@ def test_what_is_set_for_a_start_is_in_the_run_file_that_is_kept(
     assert kept == {key: value for key, value in expected.items() if value is not None}
     remarks = {line for line in own.splitlines() if line.startswith("#")}
     assert remarks <= set(folder.run_file.read_text().splitlines())
+
+
+def test_the_variable_changes_no_run_that_was_started(
+    tmp_path: Path, run: RunConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A start writes its keys into the folder; later commands and their services read them."""
+    folder = DataFolder.for_run(tmp_path / "data", run)
+    folder.keep_run_file(RUN_FILE, run)
+    monkeypatch.setenv("ZEROFLEET_SET", "name=another,search.c_puct=9")
+    assert folder.read_run() == run
+    programs = LocalPrograms(folder, StoreUrls(defaultdict(str), ""), "127.0.0.1:1")
+    for program in (programs.inference(), programs.trials(), *programs.loop(1)):
+        for name, value in program.environment.items():
+            monkeypatch.setenv(name, value)
+        assert load_run(folder.run_file) == run
+        monkeypatch.setenv("ZEROFLEET_SET", "name=another")
 
 
 @pytest.mark.parametrize(("in_file", "limit"), [(None, 20.0), ("7.5", 7.5), ("0", 0.0)])

@@ -11,6 +11,7 @@ from zerofleet.config import (
     RunConfig,
     load_run,
     read_settings,
+    run_file_text,
     run_from_values,
 )
 from zerofleet.config.overrides import section_of
@@ -29,7 +30,7 @@ def test_without_a_run_file_it_says_where_to_give_it(
     arguments: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("ZEROFLEET_RUN_FILE", raising=False)
-    with pytest.raises(ConfigError, match=r"give one argument.*ZEROFLEET_RUN_FILE"):
+    with pytest.raises(ConfigError, match=r"needs one argument.*ZEROFLEET_RUN_FILE"):
         read_settings(ProcessSettings, arguments)
 
 
@@ -109,3 +110,41 @@ def test_an_option_is_stronger_than_the_variable(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("ZEROFLEET_SET", "seed=4,search.c_puct=3")
     run = load_run(Path("tictactoe"), Overrides.read(["seed=5"]))
     assert (run.seed, run.search.c_puct) == (5, 3.0)
+
+
+def test_an_editors_byte_order_mark_is_no_part_of_the_run_file(tmp_path: Path) -> None:
+    path = tmp_path / "run.toml"
+    path.write_text('name = "a"\ngame = "tic_tac_toe"\n', encoding="utf-8-sig")
+    overrides = Overrides.read(["seed=4"])
+    run = load_run(path, overrides)
+    text = run_file_text(path, run, overrides=overrides)
+    path.write_text(text)
+    assert load_run(path) == run
+
+
+def test_a_whole_number_may_be_written_as_a_float(tmp_path: Path) -> None:
+    path = tmp_path / "run.toml"
+    path.write_text(
+        'name = "a"\ngame = "tic_tac_toe"\n[trainer]\nwindow_positions = 1e6\n'
+        "learning_rate = [1, 0.5]\nlearning_rate_steps = [1e3]\n"
+    )
+    trainer = load_run(path).trainer
+    assert (trainer.window_positions, trainer.learning_rate) == (1_000_000, (1.0, 0.5))
+    assert trainer.learning_rate_steps == (1_000,)
+
+
+def test_texts_of_overrides_become_the_types_of_their_keys() -> None:
+    texts = ["search.num_simulations=7", "search.c_puct=2", "resign.enabled=no", "name=12"]
+    texts += ["selfplay.fast_simulations=3", "goal.exam_error_rate=0.5"]
+    run = load_run(Path("tictactoe"), Overrides.read(texts))
+    assert (run.search.num_simulations, run.search.c_puct, run.name) == (7, 2.0, "12")
+    assert (run.resign.enabled, run.selfplay.fast_simulations) == (False, 3)
+    assert run.goal is not None
+    assert run.goal.exam_error_rate == 0.5
+
+
+def test_a_rule_of_a_named_game_leaves_its_name(tmp_path: Path) -> None:
+    path = tmp_path / "run.toml"
+    path.write_text('name = "a"\ngame = "go"\n')
+    with pytest.raises(ConfigError, match=r"--set game.size=9: unknown key 'game.size'"):
+        load_run(path, Overrides.read(["game.size=9"]))

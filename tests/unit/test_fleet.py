@@ -154,7 +154,9 @@ def test_without_figures_there_is_no_advice() -> None:
 
 
 def test_bounds_that_contradict_each_other_are_refused() -> None:
-    with pytest.raises(ValueError, match="min_workers = 5 is above max_workers = 2"):
-        ScalingSection(min_workers=5, max_workers=2)
+    with pytest.raises(ValueError, match=r"min_workers = 5 is above scaling\.max_workers = 2"):
+        run_from_values(
+            {"name": "r", "game": "tic_tac_toe", "scaling": {"min_workers": 5, "max_workers": 2}}
+        )
     run = run_from_values({"name": "r", "game": "tic_tac_toe", "scaling": {"max_workers": 7}})
     assert run.scaling.max_workers == 7

@@ -70,7 +70,7 @@ def test_require_gpu_fails_loudly_on_the_cpu(provider: str) -> None:
     with pytest.raises(ConfigError) as error:
         active(provider=provider, require_gpu=True)
     message = str(error.value)
-    assert "require_gpu = true, but the active provider is 'cpu'" in message
+    assert "true, but predictions would run without a GPU, on provider 'cpu'" in message
     assert "install zerofleet[gpu]" in message
     assert "\n" not in message
 

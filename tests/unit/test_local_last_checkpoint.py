@@ -8,7 +8,7 @@ import pytest
 
 from zerofleet import games
 from zerofleet.config import RunConfig, run_from_values
-from zerofleet.config.load import network_weights
+from zerofleet.config.fit import network_weights
 from zerofleet.errors import ConfigError
 from zerofleet.learning import PolicyValueNet
 from zerofleet.learning.learner import Learner

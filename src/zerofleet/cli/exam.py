@@ -107,14 +107,14 @@ def exam(
     whole games are stored in the table exams.
     """
     from zerofleet import games
-    from zerofleet.config import ProcessSettings, load_run, read_settings
+    from zerofleet.config import ProcessSettings, read_settings
     from zerofleet.database import Database
     from zerofleet.local.stores import joined
     from zerofleet.models.model_store import open_store
     from zerofleet.models.session import ModelSession
 
     folder = chosen_folder(data, run_file)
-    run = load_run(folder.run_file)
+    run = folder.read_run()
     request = _ExamRequest(
         run,
         simulations or run.exam.num_simulations,

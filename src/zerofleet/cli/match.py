@@ -82,7 +82,7 @@ def match(
         return
     folder = chosen_folder(data, run_file)
     with joined(folder, "match") as running:
-        run = load_run(folder.run_file)
+        run = folder.read_run()
         url, redis_url = running.database_urls["evaluator"], running.redis_url
         evaluator = None
         if running.inference_address is None and wait:
@@ -158,7 +158,8 @@ def _check_gnugo(names: tuple[str, str], game: str) -> None:
     for name in names:
         if name.startswith("gnugo") and not is_go(game):
             raise ConfigError(
-                f"'{name}' plays only Go, not {game}: name a version, random or search"
+                f"'{name}' plays only Go, and the game of this run is {game}: name a model's "
+                "version, random or search"
             )
 
 

@@ -49,14 +49,13 @@ def page(
 
     from zerofleet.cli.local_run import page_command
     from zerofleet.cli.terminal import interruptible
-    from zerofleet.config import load_run
     from zerofleet.local.programs import chosen_page_address, keep_page_port
     from zerofleet.local.stores import joined
 
     if find_spec("nicegui") is None:
         raise ConfigError(f"there is no page: {NO_NICEGUI}")
     folder = chosen_folder(data, run_file)
-    load_run(folder.run_file)
+    folder.read_run()
 
     def choose() -> str:
         return chosen_page_address(folder, dashboard_port, _say)

@@ -130,7 +130,7 @@ def _database(
         joined(folder, "sgf") as running,
         PlayedGames(running.database_urls["console"]) as database,
     ):
-        yield load_run(folder.run_file), database
+        yield folder.read_run(), database
 
 
 def _as_uid(text: Path) -> UUID | None:

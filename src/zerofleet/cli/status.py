@@ -139,13 +139,12 @@ def _watch(watched: _Watched, as_json: bool) -> None:
 def _of_folder(data: Path | None, run_file: Path | None) -> Generator[_Watched]:
     """Yield a run of ``zerofleet up``, and the address of its inference service while it is up."""
     from zerofleet.cli.local_run import page_command
-    from zerofleet.config import load_run
     from zerofleet.database import Database
     from zerofleet.local.monitor import Monitor
     from zerofleet.local.stores import joined, running_in
 
     folder = chosen_folder(data, run_file)
-    run = load_run(folder.run_file)
+    run = folder.read_run()
     with (
         joined(folder, "status") as running,
         Monitor(run, running.database_urls["console"], running.redis_url, folder.root) as monitor,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -83,7 +82,7 @@ def up(
     browser. Run the same command again to resume. Nothing listens beyond this machine.
     """
     from zerofleet.cli.local_run import LocalRun, Until
-    from zerofleet.config import SET_VARIABLE, Overrides, find_run_file
+    from zerofleet.config import Overrides, find_run_file
     from zerofleet.fleet.disk import data_folder_of
     from zerofleet.local.data_folder import DataFolder
     from zerofleet.local.start import Start
@@ -96,7 +95,6 @@ def up(
     overrides = Overrides.read(override or [])
     run = _checked_run(run_file, overrides)
     weights = None if start_from is None else _starting_weights(start_from, run)
-    os.environ.pop(SET_VARIABLE, None)  # children read the copy, which has its keys
     ending = parsed.of_run(run, run_file)
     with Start(data or default_folder(run.name), run, run_file, overrides) as start:
         if start.folder.is_of_1_0():

@@ -14,11 +14,8 @@ A key is a field of its section, and the field's default is the only one:
 ``docs/reference/run-file.md``, which lists all keys with their defaults, is made from these fields.
 """
 
+from zerofleet.config.fit import check_messages, check_policy_head, check_sizes
 from zerofleet.config.load import (
-    check_fit,
-    check_messages,
-    check_policy_head,
-    check_sizes,
     find_run_file,
     load_run,
     read_settings,
@@ -71,7 +68,6 @@ __all__ = [
     "Section",
     "SelfplaySection",
     "TrainerSection",
-    "check_fit",
     "check_messages",
     "check_policy_head",
     "check_sizes",

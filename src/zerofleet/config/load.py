@@ -1,4 +1,4 @@
-"""Read run files and settings, and check that the numbers fit the game and this machine."""
+"""Read run files and settings, and explain the mistakes in them."""
 
 from __future__ import annotations
 
@@ -9,19 +9,23 @@ import json
 import os
 import re
 import tomllib
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections.abc import Iterable, Mapping, MutableMapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from pydantic import ValidationError
 
+from zerofleet.config.fit import conflicts_with_game
 from zerofleet.config.overrides import Overrides, near_key, section_of, variables_of_keys
 from zerofleet.config.presets import Values, merge
 from zerofleet.config.process_settings import ENV_PREFIX, ProcessSettings
 from zerofleet.config.renamed import FORMAT, carry_over, is_of_1_0, renamed
-from zerofleet.config.run import RunConfig, run_from_values
-from zerofleet.config.training import NetworkSection, TrainerSection
+from zerofleet.config.run import EACH_KEY_ALONE, RunConfig, conflicts, run_from_values
 from zerofleet.errors import ConfigError
+from zerofleet.printable import shortened
+
+if TYPE_CHECKING:
+    from zerofleet import games
 
 _OWN_RUN_FILES = Path(__file__).parents[1] / "runs"
 
@@ -29,7 +33,7 @@ _Settings = TypeVar("_Settings", bound=ProcessSettings)
 
 _KEY = re.compile(rf"\b(?:{'|'.join(RunConfig.model_fields)})\.[a-z_]+\b")
 """A key with its section, in the text of a mistake."""
-_TRAINED_BYTES = 16  # per weight: itself, gradient, optimizer's average, copy to save; all fp32
+_UNKNOWN_RULE = re.compile(r"unknown rule '(.*?)';")
 
 
 def find_run_file(path: Path) -> Path:
@@ -51,7 +55,7 @@ def load_run(path: Path, overrides: Overrides | None = None, *, checked: bool = 
     Args:
         path: the run file, or its name.
         overrides: keys that override the file; by default from ``ZEROFLEET_SET``.
-        checked: also make the checks of ``check_fit``, which need the game and this machine.
+        checked: also check that the numbers fit the game and this machine.
 
     Raises:
         ConfigError: one line for each mistake. It names the file, variable or option, the key, the
@@ -59,90 +63,123 @@ def load_run(path: Path, overrides: Overrides | None = None, *, checked: bool = 
     """
     path = find_run_file(path)
     try:
-        values = tomllib.loads(path.read_text(encoding="utf-8"))
+        values: Values = tomllib.loads(_text(path))
     except OSError as error:
         raise ConfigError(
             f"cannot read the run file {path}: {error.strerror}{_nearest(path)}"
         ) from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path} is not a TOML file: save it as text in UTF-8") from error
     except (
         ValueError,
         RecursionError,
     ) as error:  # a number of 5,000 digits raises no TOMLDecodeError
-        raise ConfigError(f"{path} is not a TOML file: {error}") from error
+        raise ConfigError(f"{path} is not a TOML file: {shortened(str(error))}") from error
     if is_of_1_0(path, values):
         carry_over(values)
     overrides = overrides or Overrides.read()
+    if isinstance(values.get("game"), str):
+        values["game"] = {"name": values["game"]}
     values = merge(values, overrides.values)
-    run, mistakes = _read(path, values, overrides, checked=checked)
-    mistakes = [*variables_of_keys(), *overrides.mistakes, *mistakes]
+    mistakes = [*variables_of_keys(), *overrides.mistakes]
+    run, found = _read(path, values, overrides, mistakes, checked=checked)
+    mistakes += found
     if mistakes or run is None:
         raise ConfigError(*mistakes)
     return run
 
 
 def _read(
-    path: Path, values: Values, overrides: Overrides, *, checked: bool
+    path: Path,
+    values: Values,
+    overrides: Overrides,
+    known: Sequence[str],
+    *,
+    checked: bool,
 ) -> tuple[RunConfig | None, list[str]]:
     """Return the run, and a line for each mistake; with mistakes, the run without these keys.
 
-    Checks of several keys are only made once each key alone is valid. So after a mistake the
-    remaining keys are read again, and mistakes about a key that was left out are ignored.
+    Args:
+        path: the run file.
+        values: its contents, with the overrides applied.
+        overrides: the overrides.
+        known: the mistakes in the overrides.
+        checked: also make the checks of ``conflicts_with_game``.
     """
     mistakes: list[str] = []
-    dropped: set[str] = set()
     run: RunConfig | None = None
-    rest: Values | None = values
-    while run is None and rest is not None:
-        try:
-            run = RunConfig(**rest)
-        except ValidationError as error:
-            found = [*_explained(error, str(path), rest, overrides), *_unknown_game(error, rest)]
-            mistakes += _about_others(found, dropped)
-            rest = _without(rest, error, dropped)
-    if checked and run is not None:
-        mistakes += _about_others(_misfits(run), dropped)
+    left_out: set[str] = set()
+    try:
+        run = RunConfig.model_validate(values, context=EACH_KEY_ALONE)
+    except ValidationError as error:
+        mistakes += _explained(error, path, values, overrides)
+        values = _without(values, error, left_out)
+        with contextlib.suppress(ValidationError):
+            run = RunConfig.model_validate(values, context=EACH_KEY_ALONE)
+    if run is None:
+        return run, mistakes
+    game = None
+    # A command on a run that was started before may not need its game.
+    if (checked or known or mistakes) and not {"game", "game.name"} & left_out:
+        game = _game(run, path, overrides, mistakes)
+    if "preset" in left_out:  # it may have had other values for any key
+        return run, mistakes
+    found = list(conflicts(run, values))
+    if checked and game is not None:
+        found += conflicts_with_game(run, game)
+    # A message names the key with the mistake, and the key that may have been meant.
+    doubtful = {*left_out, *_KEY.findall("\n".join([*known, *mistakes]))}
+    for conflict in found:
+        sections = {key.partition(".")[0] for key in conflict.keys}
+        if doubtful.isdisjoint({*conflict.keys, *sections}):
+            mistakes.append(f"{_source(conflict.keys, path, overrides)}: {conflict.message}")
     return run, mistakes
 
 
-def _without(values: Values, error: ValidationError, dropped: set[str]) -> Values | None:
-    """Return the values without the keys that have a mistake; None if that leaves no run.
+def _without(values: Values, error: ValidationError, left_out: set[str]) -> Values:
+    """Return the values without the keys that have a mistake.
 
     Args:
         values: the run's values.
-        error: the mistakes in them. A check of several keys names the one to change first.
-        dropped: the set to which the left-out keys are added.
+        error: the mistakes in them.
+        left_out: the set to which these keys are added.
     """
-    left = copy.deepcopy(values)
+    rest = copy.deepcopy(values)
     for each in error.errors():
-        location = [str(part) for part in each["loc"][:2]]
-        path = location or _KEY.findall(each["msg"])[0].split(".")
-        dropped.add(".".join(path))
-        table = left if len(path) == 1 else left.get(path[0])
+        path = [str(part) for part in each["loc"][:2]]
+        left_out.add(".".join(path))
+        table = rest if len(path) == 1 else rest.get(path[0])
         if isinstance(table, dict):
             cast("Values", table).pop(path[-1], None)
-    if "selfplay.max_ahead_positions" in dropped:  # the default is too low, too
-        left = merge(left, {"selfplay": {"max_ahead_positions": 0}})
-    left.setdefault("name", "unnamed")
-    return left if left != values and "game" in left else None
+        if each["type"] == "missing":
+            rest.pop(path[0], None)
+    rest.setdefault("name", "unnamed")
+    rest["game"] = {"name": "unknown", **rest.get("game", {})}
+    return rest
 
 
-def _about_others(lines: Sequence[str], dropped: set[str]) -> list[str]:
-    """Return the lines that name no key that was left out."""
-    return [line for line in lines if dropped.isdisjoint(_KEY.findall(line))]
+def _source(keys: Iterable[str], path: Path, overrides: Overrides) -> str:
+    """Return the override that gave one of the keys; the run file if there is none."""
+    given = (overrides.source_of(key.split(".")) for key in keys)
+    return next((each.label for each in given if each), str(path))
 
 
-def _misfits(run: RunConfig) -> Sequence[str]:
-    """Return the mistakes that ``check_fit`` finds.
-
-    Another check reports an unknown game.
-    """
+def _game(
+    run: RunConfig, path: Path, overrides: Overrides, mistakes: list[str]
+) -> games.GameSpec | None:
+    """Return the game's sizes; add a mistake if there is no such game."""
     from zerofleet import games
 
     try:
-        check_fit(run, games.spec(run.game.name))
+        return games.spec(run.game.name)
     except ConfigError as error:
-        return error.mistakes
-    return ()
+        mistakes.append(f"{_source(['game.name'], path, overrides)}: {error}")
+        return None
+
+
+def _text(path: Path) -> str:
+    """Return the text of a run file, without the byte order mark that some editors write."""
+    return path.read_text(encoding="utf-8-sig")
 
 
 def run_file_text(
@@ -162,7 +199,7 @@ def run_file_text(
         keys: sections with further keys to write, where the run's value is not the file's.
         overrides: keys that override the file; by default from ``ZEROFLEET_SET``.
     """
-    text = path.read_text(encoding="utf-8")
+    text = _text(path)
     in_file = tomllib.loads(text)
     if "format" not in in_file:
         if is_of_1_0(path, in_file):
@@ -195,8 +232,8 @@ def read_settings(kind: type[_Settings], arguments: Sequence[str]) -> _Settings:
     run_file = arguments[0] if arguments else os.environ.get(f"{ENV_PREFIX}RUN_FILE")
     if len(arguments) > 1 or not run_file:
         raise ConfigError(
-            "give one argument, the run file: python -m zerofleet.services.NAME RUN_FILE "
-            f"(or {ENV_PREFIX}RUN_FILE, as in the images)"
+            "a service needs one argument, its run file: start it as python -m "
+            f"zerofleet.services.NAME RUN_FILE, or set {ENV_PREFIX}RUN_FILE"
         )
     try:
         return kind(run_file=Path(run_file))
@@ -254,53 +291,54 @@ def _nearest(path: Path) -> str:
 
 
 def _explained(
-    error: ValidationError, source: str, values: Mapping[str, Any], overrides: Overrides
+    error: ValidationError, path: Path, values: Mapping[str, Any], overrides: Overrides
 ) -> list[str]:
     """Return one line for each mistake.
 
     Args:
         error: the mistakes that pydantic found.
-        source: the run file.
+        path: the run file.
         values: the file's contents, with the overrides applied.
         overrides: the overrides.
     """
     problems = error.errors()
-    # A rule of a game is a number or a word. A table is a misspelt section.
-    rule_like = [
-        [str(part) for part in each["loc"]]
+    unknown = [
+        tuple(str(part) for part in each["loc"])
         for each in problems
+        # A rule of a game is a number or a word. A table is a misspelt section.
         if each["type"] == "extra_forbidden" and not isinstance(each["input"], dict | list)
     ]
-    rules = _rules_hint(rule_like, values)
+    rules = _rule_hints(unknown, values)
     lines: list[str] = []
     meant: set[str] = set()  # keys that may only be misspelt, and so are not reported as missing
     for each in sorted(problems, key=lambda problem: problem["type"] == "missing"):
-        location = [str(part) for part in each["loc"]]
+        location = tuple(str(part) for part in each["loc"])
         key = ".".join(location)
         given = overrides.source_of(location)
-        where = given.label if given else source
+        where = given.label if given else path
         message = each["msg"].removeprefix("Value error, ")
         if each["type"] == "tuple_type":
             message = _give_a_list(location)
         if each["type"] == "extra_forbidden":
-            is_rule = location in rule_like and (location[0] == "game" or len(location) == 1)
-            hint = rules if rules and is_rule else ""
-            hint = hint or renamed(key) or near_key(location[-1], location[:-1])
+            hint = rules.get(location) or renamed(key) or near_key(location[-1], location[:-1])
             meant.update(re.findall(r"'([\w.]+)'", hint))
-            lines.append(f"{where}: unknown key '{key}'{hint}")
+            lines.append(f"{where}: unknown key '{shortened(key)}'{hint}")
         elif each["type"] == "missing":
             if key not in meant:
                 lines.append(f"{where}: the key '{key}' is missing")
-        elif not location:
-            lines.append(f"{where}: {message}")
-        elif each["type"] == "value_error" and isinstance(each["input"], dict):
-            # A mistake of several keys, which the message names.
-            lines.append(f"{where}: {key}: {message}")
         elif given is not None and given.key == key:
             lines.append(f"{where}: {message}")
         else:
-            lines.append(f"{where}: {key} = {each['input']!r}: {message}")
+            lines.append(f"{where}: {key} = {_shown(each['input'])}: {message}")
     return lines
+
+
+def _shown(value: object) -> str:
+    """Return a value much as TOML writes it."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    text = repr(list(cast("tuple[object, ...]", value)) if isinstance(value, tuple) else value)
+    return shortened(text)
 
 
 def _give_a_list(location: Sequence[str]) -> str:
@@ -312,188 +350,46 @@ def _give_a_list(location: Sequence[str]) -> str:
     return f"give a list{example}"
 
 
-def _rules_hint(unknown: Sequence[Sequence[str]], values: Mapping[str, Any]) -> str:
-    """Return the hint that rules of the game are a part of its name; "" if no key is such a rule.
+def _rule_hints(
+    unknown: Sequence[tuple[str, ...]], values: Mapping[str, Any]
+) -> dict[tuple[str, ...], str]:
+    """Return a hint for each key that is a rule of the game, which belongs into the game's name.
 
     Args:
         unknown: paths of the unknown keys.
-        values: the contents of the file and the environment.
+        values: the contents of the file, with the overrides applied.
     """
     from zerofleet import games
 
     given = values.get("game")
-    game = cast("dict[str, Any]", given) if isinstance(given, dict) else {"name": given}
+    game: Mapping[str, Any] = cast("Values", given) if isinstance(given, dict) else {}
+    family, _, inside = str(game.get("name", "")).removesuffix(")").partition("(")
     places = {1: values, 2: game}  # at the top level, or in [game]
     rules = {
-        path[-1]: str(value).lower() if isinstance(value, bool) else str(value)
+        path: places[len(path)][path[-1]]
         for path in unknown
         if len(path) == 1 or (len(path) == 2 and path[0] == "game")
-        for value in [places[len(path)].get(path[-1])]
     }
-    family, _, inside = str(game.get("name", "")).removesuffix(")").partition("(")
-    if not rules or family not in games.names():
-        return ""
-    named = ",".join([*filter(None, [inside]), *(f"{key}={rules[key]}" for key in rules)])
-    try:
-        games.spec(f"{family}({named})")
-    except ConfigError as error:
-        if all(len(path) == 1 for path in unknown):
-            return ""
-        return f": the rules of a game are a part of its name, such as go(size=9), but {error}"
-    return f': did you mean game = "{family}({named})"?'
-
-
-def _unknown_game(error: ValidationError, values: Mapping[str, Any]) -> list[str]:
-    """Return the mistake in the name of the game, if the game has no other mistake."""
-    from zerofleet import games
-
-    game = values.get("game")
-    name = cast("dict[str, Any]", game).get("name") if isinstance(game, dict) else game
-    if not isinstance(name, str) or any(each["loc"][:1] == ("game",) for each in error.errors()):
-        return []
-    try:
-        games.spec(name)
-    except ConfigError as unknown:
-        return [str(unknown)]
-    return []
-
-
-class _Board(Protocol):
-    """Board and actions that a network is built for; ``zerofleet_core.GameSpec`` has them."""
-
-    @property
-    def observation_shape(self) -> tuple[int, int, int]:
-        """Planes, rows and columns."""
-        ...
-
-    @property
-    def num_actions(self) -> int:
-        """Actions of the game, legal or not."""
-        ...
-
-
-class _Sizes(_Board, Protocol):
-    """The sizes of a game; ``zerofleet_core.GameSpec`` has them."""
-
-    @property
-    def max_length(self) -> int:
-        """Most plies of a game."""
-        ...
-
-
-def check_fit(run: RunConfig, sizes: _Sizes) -> None:
-    """Make all checks of this module.
-
-    Args:
-        run: the run file.
-        sizes: the sizes of its game.
-
-    Raises:
-        ConfigError: one line for each check that failed.
-    """
-    mistakes: list[str] = []
-    for check in (
-        lambda: check_messages(run),
-        lambda: check_sizes(run.trainer, sizes.max_length),
-        lambda: check_policy_head(run.network, sizes),
-        lambda: _check_memory(run.network, sizes),
-    ):
+    if family not in games.names():
+        return {}
+    hints: dict[tuple[str, ...], str] = {}
+    while rules:
+        texts = [
+            f"{path[-1]}={str(value).lower() if isinstance(value, bool) else value}"
+            for path, value in rules.items()
+        ]
+        name = f"{family}({','.join(filter(None, [inside, *texts]))})"
         try:
-            check()
+            games.spec(name)
         except ConfigError as error:
-            mistakes.extend(error.mistakes)
-    if mistakes:
-        raise ConfigError(*mistakes)
-
-
-def check_messages(run: RunConfig) -> None:
-    """Refuse an engine whose games do not fit into one request to inference.
-
-    Raises:
-        ConfigError: the message names both keys.
-    """
-    games, rows = run.selfplay.games_per_engine, run.inference.max_batch_rows
-    if games > rows:
-        raise ConfigError(
-            f"selfplay.games_per_engine = {games} is above inference.max_batch_rows = {rows}: "
-            "an engine's games are one request"
-        )
-
-
-def check_sizes(settings: TrainerSection, max_length: int) -> None:
-    """Refuse sizes that make the trainer wait forever.
-
-    Args:
-        settings: the ``[trainer]`` section.
-        max_length: most plies of a game.
-
-    Raises:
-        ConfigError: one line that names both keys.
-    """
-    room = settings.window_positions
-    if settings.min_positions > room:
-        raise ConfigError(
-            f"trainer.min_positions = {settings.min_positions}, but trainer.window_positions = "
-            f"{room}: training could never start; lower the first or raise the second"
-        )
-    if settings.min_positions > settings.window_games * max_length:
-        raise ConfigError(
-            f"trainer.min_positions = {settings.min_positions}, but trainer.window_games = "
-            f"{settings.window_games} have {settings.window_games * max_length} at most: training "
-            "could never start; lower the first or raise the second"
-        )
-    if settings.batch_size > room * settings.samples_per_position:
-        raise ConfigError(
-            f"trainer.batch_size = {settings.batch_size}, but trainer.window_positions = {room} "
-            f"pay for {room * settings.samples_per_position:g} samples at most: lower the first "
-            "or raise the second"
-        )
-
-
-def check_policy_head(network: NetworkSection, sizes: _Board) -> None:
-    """Refuse a policy head that the game or the network does not allow.
-
-    Raises:
-        ConfigError: the game has neither as many actions as points nor one more, or pooling leaves
-            no channel.
-    """
-    _, rows, columns = sizes.observation_shape
-    points, actions = rows * columns, sizes.num_actions
-    if network.policy_head == "convolutional" and actions not in (points, points + 1):
-        raise ConfigError(
-            f"network.policy_head = 'convolutional' needs {points} or {points + 1} actions on "
-            f"a board of {points} points, the game has {actions}: take 'dense'"
-        )
-    pools = network.global_pooling or network.policy_head == "convolutional"
-    if pools and network.channels < 2:
-        raise ConfigError(
-            f"network.channels = {network.channels} leaves no channel next to the pooled one: give "
-            "2 or more, or network.global_pooling = false and policy_head = 'dense'"
-        )
-
-
-def _check_memory(network: NetworkSection, sizes: _Board) -> None:
-    """Refuse a network whose training needs more memory than this machine has."""
-    weights = network_weights(network, sizes)
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    if weights * _TRAINED_BYTES <= memory:
-        return
-    raise ConfigError(
-        f"network.blocks = {network.blocks}, channels = {network.channels}, policy_channels = "
-        f"{network.policy_channels}, value_channels = {network.value_channels}, value_hidden = "
-        f"{network.value_hidden} are {weights:,} weights: training them takes "
-        f"{weights * _TRAINED_BYTES / 1e9:,.0f} GB, and this machine has {memory / 1e9:,.0f} GB of "
-        "memory: lower the largest of them"
-    )
-
-
-def network_weights(network: NetworkSection, sizes: _Board) -> int:
-    """Return the approximate number of weights of a network, from its largest layers."""
-    planes, rows, columns = sizes.observation_shape
-    points, channels = rows * columns, network.channels
-    tower = 9 * channels * (planes + 2 * network.blocks * channels)
-    policy = network.policy_channels * channels
-    if network.policy_head == "dense":
-        policy += network.policy_channels * points * sizes.num_actions
-    value = network.value_channels * (channels + points * network.value_hidden)
-    return tower + policy + value
+            hint = f": the rules of a game are a part of its name, such as go(size=9), but {error}"
+            foreign = _UNKNOWN_RULE.search(str(error))
+            refused = [path for path in rules if foreign and path[-1].strip() == foreign[1]]
+            for path in refused or list(rules):
+                del rules[path]
+                if not refused or len(path) == 2:  # at the top level it need not be a rule
+                    hints[path] = hint
+        else:
+            hints.update(dict.fromkeys(rules, f': did you mean game = "{name}"?'))
+            break
+    return hints

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import json
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import Self, cast, get_args
+from typing import Any, Self, cast, get_args
 
-from pydantic import BaseModel
+from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from zerofleet.config.presets import Values, merge
 from zerofleet.config.process_settings import ENV_PREFIX
 from zerofleet.config.renamed import GONE, MOVED, renamed
 from zerofleet.config.run import RunConfig
+from zerofleet.printable import shortened
 
 SET_VARIABLE = f"{ENV_PREFIX}SET"
 """Variable with keys of the run file, such as ``search.c_puct=2,rating.anchors=["random"]``."""
@@ -82,8 +84,10 @@ class Overrides:
 
 
 def variables_of_keys() -> list[str]:
-    """Return a message for each variable named like a run-file key, with the way to set it."""
+    """Return the mistakes of variables named like a run-file key, with the way to set the keys."""
     mistakes: list[str] = []
+    settings: dict[str, str] = {}
+    moved: list[str] = []
     for variable in sorted(os.environ):
         path = variable.upper().removeprefix(ENV_PREFIX).lower().split("__")
         if not variable.upper().startswith(ENV_PREFIX):
@@ -92,14 +96,17 @@ def variables_of_keys() -> list[str]:
         if key in GONE:
             mistakes.append(f"{variable}: unknown key '{key}'{renamed(key)}")
         elif path[0] in RunConfig.model_fields:
-            moved = f"unknown key '{key}'{renamed(key)}; " if key in MOVED else ""
-            key = MOVED.get(key, key)
-            mistakes.append(
-                f"{variable}: {moved}keys of the run file are given by {SET_VARIABLE}, as "
-                f"{SET_VARIABLE}='{key}={os.environ[variable]}'"
-            )
+            if key in MOVED:
+                moved.append(f"'{key}' is '{MOVED[key]}' now")
+            settings[variable] = f"{MOVED.get(key, key)}={os.environ[variable]}"
         elif len(path) > 1:
             mistakes.append(f"{variable}: unknown section '{path[0]}'{near_key(path[0], [])}")
+    if settings:
+        mistakes.append(
+            f"{', '.join(settings)}: keys of the run file are given by {SET_VARIABLE}, as "
+            f"{SET_VARIABLE}='{','.join(settings.values())}'{'; ' if moved else ''}"
+            f"{', '.join(moved)}"
+        )
     return mistakes
 
 
@@ -164,13 +171,20 @@ def _split(text: str) -> list[str]:
 
 def _override(source: str, text: str) -> Override | str:
     """Parse ``KEY=VALUE``; return the override, or a message about the mistake in it."""
-    label = f"{source}{text}"
+    label = f"{source}{shortened(text)}"
     key, equals, value = text.partition("=")
     path = key.strip().split(".")
     if not equals:
         return f"{label}: give KEY=VALUE, such as search.c_puct=2"
-    if path[0] not in RunConfig.model_fields:
-        return f"{label}: unknown key '{path[0]}'{near_key(path[0], [])}"
+    for depth, part in enumerate(path):
+        section = path[:depth]
+        if section_of(section) is None:
+            known = ".".join(section)
+            return f"{label}: '{known}' is a key, not a section: give {known}=VALUE"
+        is_keys_name = depth > 0 and depth == len(path) - 1  # the run's own check reports it
+        if part not in _known_keys(section) and not is_keys_name:
+            unknown = shortened(".".join(path[: depth + 1]))
+            return f"{label}: unknown key '{unknown}'{near_key(part, section)}"
     model = section_of(path[:-1])
     field = model.model_fields.get(path[-1]) if model else None
     default = cast("object", field.default) if field is not None else None
@@ -186,6 +200,11 @@ def _override(source: str, text: str) -> Override | str:
                 way = f"or one key of it, as {name}{equals}{key}.KEY=VALUE"
                 hint = way if example is None else f"such as {json.dumps(example)}"
                 return f"{label}: give JSON, {hint}"
+        if path == ["game"] and isinstance(decoded, str):
+            path = ["game", "name"]
+    elif field is not None:
+        with contextlib.suppress(ValidationError):  # the run's own check reports the text
+            decoded = TypeAdapter[object](cast("Any", field.annotation)).validate_python(decoded)
     return Override(label, ".".join(path), decoded)
 
 

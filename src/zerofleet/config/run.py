@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, ClassVar, Literal, cast, get_args
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import (
     AfterValidator,
     BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
+    ModelWrapValidatorHandler,
+    ValidationInfo,
     model_validator,
 )
 
-from zerofleet.config.presets import PRESETS, Values, merge
-from zerofleet.config.section import BASIC, Section
+from zerofleet.config.presets import PRESETS, merge
+from zerofleet.config.section import BASIC, RunFileTable, Section
 from zerofleet.config.selfplay import GameSection, ResignSection, SearchSection, SelfplaySection
 from zerofleet.config.training import (
     NetworkSection,
@@ -24,7 +27,10 @@ from zerofleet.config.training import (
     TrainerSection,
 )
 from zerofleet.prediction import Precision, VariantPrecision
+from zerofleet.printable import shortened
 
+EACH_KEY_ALONE = {"conflicts": False}
+"""Context of a validation that leaves out the checks of several keys."""
 ANCHOR = re.compile(r"random|search|gnugo:([1-9]|10)")
 """Names of opponents that never change."""
 
@@ -106,24 +112,20 @@ class ScalingSection(Section):
     every_seconds: float = Field(default=10.0, gt=0)
     """Seconds between two scaling decisions."""
 
-    @model_validator(mode="after")
-    def _least_before_most(self) -> ScalingSection:
-        for least, most in (("min_workers", "max_workers"), ("min_inference", "max_inference")):
-            low, high = getattr(self, least), getattr(self, most)
-            if low > high:
-                raise ValueError(
-                    f"{least} = {low} is above {most} = {high}: lower the first or raise the second"
-                )
-        return self
-
 
 def _all_known(anchors: tuple[str, ...]) -> tuple[str, ...]:
     for name in anchors:
         if ANCHOR.fullmatch(name) is None:
             raise ValueError(
-                f"'{name}' is not an anchor: give random, search, or gnugo:1 to gnugo:10"
+                f"'{shortened(name)}' is not an anchor: give random, search, or gnugo:1 to gnugo:10"
             )
     return anchors
+
+
+def _in_order(hypotheses: tuple[float, float]) -> tuple[float, float]:
+    if hypotheses[0] >= hypotheses[1]:
+        raise ValueError("the first must be the smaller one")
+    return hypotheses
 
 
 class EvaluatorSection(Section):
@@ -144,7 +146,7 @@ class EvaluatorSection(Section):
     """Score above which the candidate is promoted; draws count half."""
     draws_only: Literal["promote", "reject"] = "promote"
     """Verdict of a match in which every game was drawn."""
-    sprt_elo: tuple[float, float] = (0.0, 35.0)
+    sprt_elo: Annotated[tuple[float, float], AfterValidator(_in_order)] = (0.0, 35.0)
     """Logistic Elo differences of the two hypotheses of the sequential test."""
     sprt_error: ClassVar[float] = 0.05
     """Probability of either wrong verdict of the sequential test."""
@@ -152,12 +154,6 @@ class EvaluatorSection(Section):
     """Random plies at the start of each pair, so that pairs differ."""
     pairs_at_once: int = Field(default=32, ge=1)
     """Pairs that a sequential test plays at the same time."""
-
-    @model_validator(mode="after")
-    def _hypotheses_in_order(self) -> EvaluatorSection:
-        if self.sprt_elo[0] >= self.sprt_elo[1]:
-            raise ValueError(f"sprt_elo = {list(self.sprt_elo)}: the first must be the smaller one")
-        return self
 
 
 class RatingSection(Section):
@@ -168,7 +164,7 @@ class RatingSection(Section):
     off: every model is then promoted, and rating all of them would cost more CPU than a gate."""
     games: int = Field(default=20, ge=0, json_schema_extra=BASIC)
     """Games against each opponent, in pairs with colours swapped; 0: rate by matches alone."""
-    opponents: tuple[int, ...] = (1, 5, 15)
+    opponents: tuple[Annotated[int, Field(ge=1)], ...] = (1, 5, 15)
     """Opponents among the rated models: 5 is the model five places earlier."""
     anchors: Annotated[tuple[str, ...], AfterValidator(_all_known)] = Field(
         default=("random", "search"), json_schema_extra=BASIC
@@ -212,26 +208,17 @@ def _no_fast(value: object) -> object:
     return value
 
 
-def _check_rate(preset: Values, given: object) -> None:
-    """Refuse an optimizer with another optimizer's learning rate: it would not learn well."""
-    trainer = cast("Values", given) if isinstance(given, dict) else {}
-    field = TrainerSection.model_fields["optimizer"]
-    known = preset.get("optimizer", field.default)
-    named = trainer.get("optimizer", known)
-    is_known = named in get_args(field.annotation)  # the field's own check reports another
-    if is_known and named != known and "learning_rate" not in trainer:
-        raise ValueError(
-            f'trainer.optimizer = "{named}" in place of "{known}" needs a trainer.learning_rate of '
-            "its own: sgd [0.06], adamw [0.002] and muon [0.12] were measured"
-        )
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    """Keys that are valid alone and contradict each other."""
+
+    message: str
+    keys: tuple[str, ...]
+    """Keys that the check read. A mistake in one of them makes the check meaningless."""
 
 
-class RunConfig(BaseModel):
+class RunConfig(RunFileTable):
     """One run, read by all services."""
-
-    model_config = ConfigDict(
-        frozen=True, extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False
-    )
 
     name: Annotated[str, AfterValidator(_plain_name)] = Field(json_schema_extra=BASIC)
     """Name of the run, in its rows, its models and its pointer to the best model."""
@@ -261,40 +248,102 @@ class RunConfig(BaseModel):
     goal: GoalSection | None = None
     scaling: ScalingSection = ScalingSection()
 
-    @model_validator(mode="before")
+    @model_validator(mode="wrap")
     @classmethod
-    def _on_a_preset(cls, values: dict[str, Any]) -> dict[str, Any]:
+    def _on_a_preset(
+        cls, values: dict[str, Any], handler: ModelWrapValidatorHandler[Self], info: ValidationInfo
+    ) -> Self:
         if isinstance(values.get("game"), str):
             values = {**values, "game": {"name": values["game"]}}
         preset = values.get("preset")
         # The field's own check reports an unknown preset.
         base = PRESETS.get(preset, {}) if isinstance(preset, str) else {}
-        _check_rate(base.get("trainer", {}), values.get("trainer"))
-        return merge(base, values)
-
-    @model_validator(mode="after")
-    def _the_temperature_falls_in_one_way(self) -> RunConfig:
-        play = self.selfplay
-        given = play.temperature_moves != SelfplaySection.model_fields["temperature_moves"].default
-        if given and play.temperature_halflife > 0:
-            raise ValueError(
-                f"selfplay.temperature_moves = {play.temperature_moves} has no effect with "
-                f"selfplay.temperature_halflife = {play.temperature_halflife:g}: give one of them"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _play_can_feed_training(self) -> RunConfig:
-        ahead, least = self.selfplay.max_ahead_positions, self.trainer.first_step_positions
-        if 0 < ahead < least:
-            raise ValueError(
-                f"selfplay.max_ahead_positions = {ahead} would pause play before training can "
-                f"start: give {least} or more (trainer.min_positions, "
-                "and what one batch costs), or 0 to never pause"
-            )
-        return self
+        run = handler(merge(base, values))
+        if info.context != EACH_KEY_ALONE:
+            found = [conflict.message for conflict in conflicts(run, values)]
+            if found:
+                raise ValueError("; ".join(found))
+        return run
 
 
 def run_from_values(values: dict[str, Any]) -> RunConfig:
     """Make a run of the values of a run file."""
     return RunConfig(**values)
+
+
+def conflicts(run: RunConfig, given: Mapping[str, Any]) -> Generator[Conflict]:
+    """Yield the conflicts that need neither the game nor this machine.
+
+    Args:
+        run: the run, whose keys are valid alone.
+        given: the values that it was made of, without its preset and the defaults.
+    """
+    yield from _rate_of_another_optimizer(run, given)
+    yield from _rates_and_steps(run.trainer)
+    yield from _limits_of_scaling(run)
+    yield from _two_temperatures(run.selfplay)
+    yield from _pause_before_training(run)
+
+
+def _rate_of_another_optimizer(run: RunConfig, given: Mapping[str, Any]) -> Generator[Conflict]:
+    """Refuse an optimizer with another optimizer's learning rate: it would not learn well."""
+    preset = PRESETS.get(run.preset or "", {}).get("trainer", {})
+    usual = preset.get("optimizer", TrainerSection.model_fields["optimizer"].default)
+    trainer = given.get("trainer", {})
+    names = trainer.model_fields_set if isinstance(trainer, BaseModel) else trainer
+    if run.trainer.optimizer != usual and "learning_rate" not in names:
+        yield Conflict(
+            f'trainer.optimizer = "{run.trainer.optimizer}" in place of "{usual}" needs a '
+            "trainer.learning_rate of its own: sgd [0.06], adamw [0.002] and muon [0.12] were "
+            "measured",
+            ("trainer.optimizer", "trainer.learning_rate"),
+        )
+
+
+def _rates_and_steps(trainer: TrainerSection) -> Generator[Conflict]:
+    rates, steps = len(trainer.learning_rate), len(trainer.learning_rate_steps)
+    if rates != steps + 1:
+        yield Conflict(
+            f"trainer.learning_rate has {rates} values and trainer.learning_rate_steps {steps}: "
+            "give exactly one rate more than steps",
+            ("trainer.learning_rate", "trainer.learning_rate_steps"),
+        )
+
+
+def _limits_of_scaling(run: RunConfig) -> Generator[Conflict]:
+    for kind in ("workers", "inference"):
+        least, most = f"min_{kind}", f"max_{kind}"
+        low, high = getattr(run.scaling, least), getattr(run.scaling, most)
+        if low > high:
+            yield Conflict(
+                f"scaling.{least} = {low} is above scaling.{most} = {high}: lower the first or "
+                "raise the second",
+                (f"scaling.{least}", f"scaling.{most}"),
+            )
+
+
+def _two_temperatures(play: SelfplaySection) -> Generator[Conflict]:
+    """Refuse both ways in which the temperature of self-play can fall."""
+    is_given = play.temperature_moves != SelfplaySection.model_fields["temperature_moves"].default
+    if is_given and play.temperature_halflife > 0:
+        yield Conflict(
+            f"selfplay.temperature_moves = {play.temperature_moves} has no effect with "
+            f"selfplay.temperature_halflife = {play.temperature_halflife:g}: give one of them",
+            ("selfplay.temperature_moves", "selfplay.temperature_halflife"),
+        )
+
+
+def _pause_before_training(run: RunConfig) -> Generator[Conflict]:
+    ahead, least = run.selfplay.max_ahead_positions, run.trainer.first_step_positions
+    if 0 < ahead < least:
+        yield Conflict(
+            f"selfplay.max_ahead_positions = {ahead} would pause play before training can start: "
+            f"give {least} or more (trainer.min_positions, and what one batch costs), or 0 to "
+            "never pause",
+            (
+                "selfplay.max_ahead_positions",
+                "trainer.min_positions",
+                "trainer.batch_size",
+                "trainer.samples_per_position",
+            ),
+        )

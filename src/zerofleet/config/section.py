@@ -1,4 +1,6 @@
-"""Base class of the run file's sections."""
+"""Base classes of the run file and its sections."""
+
+from typing import cast
 
 from pydantic import BaseModel, ConfigDict, ValidationInfo, field_validator
 from pydantic.config import JsonDict
@@ -10,12 +12,28 @@ _MOST = 2**31 - 1  # largest integer of the core, and of an integer column in Po
 _MOST_SAMPLES = 2**63 - 1
 
 
-class Section(BaseModel):
-    """A section of the run file: immutable, and strict about its keys and its numbers."""
+class RunFileTable(BaseModel):
+    """A table of the run file: immutable, and strict about its keys and the types of values."""
 
     model_config = ConfigDict(
-        frozen=True, extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False
+        frozen=True,
+        extra="forbid",
+        use_attribute_docstrings=True,
+        allow_inf_nan=False,
+        strict=True,
     )
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _types_of_toml(cls, value: object) -> object:
+        """Allow ``1e6`` for a whole number, and a list, which is TOML's tuple."""
+        if isinstance(value, list):
+            return tuple(map(_whole, cast("list[object]", value)))
+        return _whole(value)
+
+
+class Section(RunFileTable):
+    """A section of the run file."""
 
     @field_validator("*")
     @classmethod
@@ -24,3 +42,9 @@ class Section(BaseModel):
         if isinstance(value, int) and value > most:
             raise ValueError(f"Input should be less than or equal to {most}")
         return value
+
+
+def _whole(value: object) -> object:
+    """Return a float without a fraction as an integer, which is valid for both types of keys."""
+    is_whole = isinstance(value, float) and value.is_integer() and abs(value) < 2**63
+    return int(cast("float", value)) if is_whole else value

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field
 
 from zerofleet.config.section import BASIC, Section
 
@@ -41,6 +41,12 @@ class NetworkSection(Section):
     """Let each block scale its filters by a summary of the whole board (Hu et al. 2018)."""
 
 
+def _ascending(steps: tuple[int, ...]) -> tuple[int, ...]:
+    if list(steps) != sorted(set(steps)):
+        raise ValueError("each must be greater than the one before")
+    return steps
+
+
 class TrainerSection(Section):
     """``[trainer]``: window, loss and pace."""
 
@@ -51,7 +57,9 @@ class TrainerSection(Section):
     )
     """Learning rates, in order; ``learning_rate_steps`` says when each one takes over. Change it
     with ``optimizer``, because each optimizer needs its own."""
-    learning_rate_steps: tuple[int, ...] = ()
+    learning_rate_steps: Annotated[
+        tuple[Annotated[int, Field(ge=1)], ...], AfterValidator(_ascending)
+    ] = ()
     """Steps at which the next learning rate takes over: one fewer than there are rates."""
     budget_samples: int = Field(default=0, ge=0)
     """Length of training in samples; 0: no budget. The learning rate falls along a cosine to a
@@ -185,20 +193,6 @@ class TrainerSection(Section):
     def drawn_targets(self) -> list[str]:
         """Names of the auxiliary targets that the replay buffer provides, under the same names."""
         return [name for name in self.auxiliary_weights if name != "soft_policy"]
-
-    @model_validator(mode="after")
-    def _rates_and_steps_agree(self) -> TrainerSection:
-        if len(self.learning_rate) != len(self.learning_rate_steps) + 1:
-            raise ValueError(
-                f"learning_rate has {len(self.learning_rate)} values and learning_rate_steps "
-                f"{len(self.learning_rate_steps)}: give exactly one rate more than steps"
-            )
-        if list(self.learning_rate_steps) != sorted(set(self.learning_rate_steps)):
-            raise ValueError(
-                f"learning_rate_steps is {list(self.learning_rate_steps)}: each must be greater "
-                "than the one before"
-            )
-        return self
 
 
 class OverfitSection(Section):

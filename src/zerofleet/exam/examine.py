@@ -104,11 +104,12 @@ async def examine(
     """
     kinds = position_kinds(game)
     if not kinds:
-        raise ConfigError(f"there is no exam for {game!r}: it exists for {', '.join(_KINDS)}")
+        raise ConfigError(f"there is no exam for '{game}', only for {', '.join(_KINDS)}")
     kind = kind or kinds[0]
     if kind not in kinds:
         raise ConfigError(
-            f"the exam of {game} has no {kind!r} positions: choose {' or '.join(kinds)}"
+            f"the exam of {game} has no sample of positions named '{kind}': choose "
+            f"{' or '.join(kinds)}"
         )
     section = search or PLAIN_SEARCH
     player = ExaminedPlayer.of(game, predictor, num_simulations, section, most_rows)

@@ -15,6 +15,7 @@ from zerofleet_core import GameSpec
 
 from zerofleet.errors import ConfigError
 from zerofleet.games.python_game import raise_failure_in
+from zerofleet.printable import shortened
 
 KINDS = ("openspiel:NAME", "python:MODULE:CLASS")
 
@@ -55,7 +56,8 @@ def _unknown(name: str) -> str:
     family = name.partition("(")[0]
     nearest = difflib.get_close_matches(family.lower(), known, n=1, cutoff=0.5)
     hint = f"did you mean {nearest[0]!r}? " if nearest else ""
-    return f"unknown game {name!r}; {hint}known games: {', '.join(known)}, {', '.join(KINDS)}"
+    kinds = ", ".join([*known, *KINDS])
+    return f"unknown game {shortened(name)!r}; {hint}known games: {kinds}"
 
 
 class Position(Protocol):

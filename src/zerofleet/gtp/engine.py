@@ -84,7 +84,9 @@ def parse_options(arguments: Sequence[str]) -> AnalysisOptions:
         values["interval"] = words.pop(0)
     for key, value in zip(words[::2], [*words[1::2], ""], strict=False):
         if key not in (*_IGNORED, "interval", "minmoves", "maxmoves", "rootInfo"):
-            raise GtpError(f"'{key}' is not supported: give interval, minmoves, maxmoves, rootInfo")
+            raise GtpError(
+                f"option '{key}' is not supported: use interval, minmoves, maxmoves or rootInfo"
+            )
         values[key] = value
     return AnalysisOptions(
         player=player,

@@ -230,6 +230,16 @@ class DataFolder:
         """The run file that the services of this folder read."""
         return self.root / "run.toml"
 
+    def read_run(self) -> RunConfig:
+        """Read the run of the last start; ``ZEROFLEET_SET`` does not change it.
+
+        Raises:
+            ConfigError: the run file cannot be read, or has a mistake.
+        """
+        from zerofleet.config import Overrides, load_run
+
+        return load_run(self.run_file, Overrides())
+
     def is_of_1_0(self) -> bool:
         """Return whether the folder's run file is one that zerofleet 1.0 kept."""
         try:

@@ -205,7 +205,9 @@ class Cluster:
         if not self.path.exists():
             if self.path.is_symlink():
                 raise ConfigError(
-                    f"the database of {self.folder} was in {self.path.readlink()}, which is gone"
+                    f"the database of {self.folder.parent} is missing: {self.path} is a link to "
+                    f"{self.path.readlink()}, which does not exist. Restore it from a backup, or "
+                    "start a run with another --data"
                 )
             return us if us.uid != 0 else _nobody()
         status = self.path.stat()
@@ -443,7 +445,8 @@ def _nobody() -> Account:
         return Account.named("nobody")
     except KeyError as error:
         raise ConfigError(
-            "Postgres does not run as root, and there is no user 'nobody' here"
+            "Postgres refuses to run as root, and this machine has no user 'nobody' to run it as: "
+            "start as another user, or give --database-url"
         ) from error
 
 

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
+from zerofleet.config import SET_VARIABLE
 from zerofleet.errors import ConfigError
 from zerofleet.local.data_folder import DataFolder, full_disk_named
 from zerofleet.local.processes import LOOPBACK, PAGE_PORTS, free_port, take_port
@@ -208,6 +209,7 @@ class LocalPrograms:
             "ZEROFLEET_CHECKPOINT_FOLDER": str(self.folder.checkpoints),
             "ZEROFLEET_ENGINE_FOLDER": str(self.folder.root / "engines"),
             "PYTHONUNBUFFERED": "1",
+            SET_VARIABLE: "",  # the folder's run file has its keys
             # Settings for servers that other machines reach; here only this machine does.
             **dict.fromkeys(_NOT_HERE, ""),
             # Job schedulers set these. A trainer of `up` is alone and waits for no other process.

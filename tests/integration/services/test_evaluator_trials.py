@@ -178,7 +178,10 @@ def test_a_game_with_few_openings_has_a_shorter_trial(make_fleet: Any) -> None:
         (("1", "7"), "the run 'tried' has no model 7"),
         (("1", "1/fp16"), "model 1 has no accepted variant fp16: it has fp32, int8"),
         (("1", "1"), "'1' cannot play against itself"),
-        (("1", "gnugo:3"), "'gnugo:3' plays only Go, not connect_four: name"),
+        (
+            ("1", "gnugo:3"),
+            "'gnugo:3' plays only Go, and the game of this run is connect_",
+        ),
         (("search", "random"), "the run 'tried' has never had an evaluator in this database"),
     ],
 )
