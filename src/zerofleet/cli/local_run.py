@@ -143,10 +143,9 @@ def _cost(figures: RunFigures, usage: Usage) -> list[str]:
         "since the first game."
     ]
     if figures.best_version is not None:
-        lines.append(
-            f"Best: model {figures.best_version}, Elo {elo_text(figures)}; "
-            f"loss held out: {loss_text(figures.held_out)}."
-        )
+        lines.append(f"Best: model {figures.best_version}, Elo {elo_text(figures)}.")
+    if figures.held_out is not None:
+        lines.append(f"Last held-out loss of the trainer: {loss_text(figures.held_out)}.")
     return lines
 
 
@@ -416,6 +415,7 @@ class LocalRun:
         self._lost = ""
         self._slow_looks = 0
         self._warned_of_size = False
+        self._told_of_budget = False
 
     def go(self, database_url: str | None, redis_url: str | None, start: Start) -> bool:
         """Start, train and stop; return whether ``--until`` was reached (true without one).
@@ -601,6 +601,7 @@ class LocalRun:
                 services = monitor.services(supervisor.children)
                 self._progress.show(self._with_end(figures), services)
                 self._warn_of_size(services)
+                self._tell_of_budget(figures)
                 self._show_page()
                 # A new folder with games in it is kept, whatever happens to the services.
                 needed = [
@@ -659,6 +660,15 @@ class LocalRun:
                 if child.killed and service_of(child.program.name) == "selfplay"
             }
             self._lost = lost_text(lost, killed, monitor.disk())
+
+    def _tell_of_budget(self, figures: RunFigures) -> None:
+        """Say once that the learning rate has reached its end, since training continues."""
+        if (figures.budget_used or 0.0) >= 1 and not self._told_of_budget:
+            self._told_of_budget = True
+            self._progress.say(
+                "Schedule finished: training continues at the lowest learning rate. "
+                "Press Ctrl-C to stop."
+            )
 
     def _warn_of_size(self, services: Sequence[ServiceState]) -> None:
         """Warn once that the network is too large for this machine's CPUs."""
