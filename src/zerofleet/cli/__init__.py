@@ -29,7 +29,7 @@ from zerofleet.cli.up import up
 from zerofleet.errors import ConfigError, ZerofleetError
 from zerofleet.printable import printable_lines
 
-_HELP = """Train AlphaGo-Zero-style players with a fleet of small services.
+_HELP = """Train AlphaZero-style players for two-player board games.
 
 Start with: zerofleet up runs/tictactoe.toml --until goal
 """
