@@ -70,7 +70,11 @@ def up(
     ] = False,
     override: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Over the run file: search.c_puct=2."),
+        typer.Option(
+            "--set",
+            metavar="KEY=VALUE",
+            help="Override a key of the run file: search.c_puct=2; may be repeated.",
+        ),
     ] = None,
     database_url: Annotated[
         str | None, typer.Option(help="Your Postgres, with an owner's rights [embedded].")
@@ -79,8 +83,9 @@ def up(
 ) -> None:
     """Train a player here, until its goal or Ctrl-C.
 
-    Starts Postgres, Valkey and all services, and shows the progress here and on a page for the
-    browser. Run the same command again to resume. Nothing listens beyond this machine.
+    Starts Postgres, Valkey and all services, and shows the progress here and on a
+    dashboard in the browser. Run the same command again to resume. Nothing listens beyond this
+    machine.
     """
     from zerofleet.cli.local_run import LocalRun, Until
     from zerofleet.config import SET_VARIABLE, Overrides, find_run_file
