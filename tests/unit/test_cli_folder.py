@@ -258,7 +258,7 @@ def test_the_name_of_a_run_means_its_data_folder(
     monkeypatch.chdir(tmp_path)
     DataFolder.for_run(Path("zerofleet-data/mine"), run)  # a name that no run file has
     assert chosen_folder(None, Path("mine")).root.name == "mine"
-    with pytest.raises(ConfigError, match="no trained model 'other'.*; runs in .*: mine"):
+    with pytest.raises(ConfigError, match=r"no trained model 'other'.*; runs in .*: mine"):
         chosen_folder(None, Path("other"))
 
 
