@@ -2,8 +2,8 @@
 
 ``python scripts/prose.py [PATH ...]`` prints each mistake as ``file:line: mistake`` and exits
 with 1 if there is one. Without paths it checks every Python and SQL file of ``src``, ``services``
-and ``scripts``, README.md, CONTRIBUTING.md, and the pages and notebooks of ``docs``, except those
-in ``NOT_YET`` and ``PAGES_NOT_YET``.
+and ``scripts``, README.md, CHANGELOG.md, CONTRIBUTING.md, bench/README.md, and the pages and
+notebooks of ``docs``, except those in ``NOT_YET`` and ``PAGES_NOT_YET``.
 
 ``python scripts/prose.py --figures [PATH ...]`` prints a table of the pages: words, the mean and
 the longest sentence, and numbers in 100 words of prose.
@@ -94,7 +94,8 @@ def checked_files() -> list[Path]:
 
 def pages() -> list[Path]:
     """Return every page whose prose is checked."""
-    return _listed(["README.md", "CONTRIBUTING.md", "docs/*.md", "docs/*.ipynb"])
+    own = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "bench/README.md")
+    return _listed([*own, "docs/*.md", "docs/*.ipynb"])
 
 
 def _listed(patterns: list[str]) -> list[Path]:

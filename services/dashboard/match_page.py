@@ -501,7 +501,7 @@ class MatchList:
 
 
 def _purpose(kind: str) -> str:
-    return {"gate": "Gate", "rating": "Rating", "trial": "Trial"}[kind]
+    return {"gate": "Gate", "rating": "Rating", "trial": "Test match"}[kind]
 
 
 def _doing(figures: EvaluatorFigures) -> str:

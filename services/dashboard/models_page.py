@@ -168,7 +168,7 @@ _VARIANT_COLUMNS = (
     TableColumn("state", "state"),
     TableColumn("policy_kl", "policy KL, nats", figure=True),
     TableColumn("value_difference", "value difference", figure=True),
-    TableColumn("trial", "trial against fp32", figure=True, optional=True),
+    TableColumn("trial", "test match against fp32", figure=True, optional=True),
 )
 
 

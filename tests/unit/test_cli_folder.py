@@ -270,6 +270,16 @@ def test_the_folder_used_last_is_meant(
         chosen_folder(None, RUN_FILE)
 
 
+def test_the_name_of_a_run_means_its_data_folder(
+    tmp_path: Path, run: RunConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    DataFolder.for_run(Path("zerofleet-data/mine"), run)  # a name that no run file has
+    assert chosen_folder(None, Path("mine")).root.name == "mine"
+    with pytest.raises(ConfigError, match=r"no trained model 'other'.*; runs in .*: mine"):
+        chosen_folder(None, Path("other"))
+
+
 def test_a_run_file_and_a_folder_must_mean_the_same_run(
     tmp_path: Path, run: RunConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -142,7 +142,7 @@ def test_the_table_says_everything() -> None:
         (0.25, "0.0123 (25% of its budget used)"),
         (
             2.5,
-            "0.0123 (250% of its budget used; trainer.budget_minutes or budget_samples above that",
+            "0.0123 (250% of its budget used: schedule finished; raise trainer.budget_minutes or",
         ),
     ],
 )
@@ -286,6 +286,21 @@ def test_a_network_too_large_for_this_machine_is_told_once(
         "with blocks = 5, channels = 32 about 5,400\n"
     )
     assert looks("cpu", 3.0, 99) == ""
+
+
+def test_the_end_of_the_budget_is_told_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    values = {"name": "r", "game": "tic_tac_toe"}
+    options = {"workers": 1, "port": None, "page": False, "page_port": None}
+    run = LocalRun(
+        run_from_values(values), DataFolder(tmp_path, "r", "tic_tac_toe"), until=FOREVER, **options
+    )
+    for used in (None, 0.99, 1.0, 1.5):
+        run._tell_of_budget(replace(FULL, budget_used=used))
+    assert capsys.readouterr().out == (
+        "Schedule finished: training continues at the lowest learning rate. Press Ctrl-C to stop.\n"
+    )
 
 
 def test_plain_lines_come_at_events_and_now_and_then(capsys: pytest.CaptureFixture[str]) -> None:
@@ -489,6 +504,16 @@ def test_durations(seconds: float, text: str) -> None:
 def test_the_report_of_a_run_without_a_finished_game_says_so(tmp_path: Path) -> None:
     words = final_report(EMPTY, Usage(1.0, 1.0), DataFolder(tmp_path, "r", "g"))
     assert words.startswith("\nNo game was finished.\n\npage ")
+
+
+def test_the_held_out_loss_is_the_trainers_and_not_the_best_models(tmp_path: Path) -> None:
+    folder = DataFolder(tmp_path, "r", "g")
+    words = final_report(FULL, Usage(1.0, 1.0), folder)
+    assert (
+        "\nBest: model 4, Elo +130 ± 72.\n"
+        "Last held-out loss of the trainer: policy 1.500 value 0.625.\n"
+    ) in words
+    assert "held-out" not in final_report(replace(FULL, held_out=None), Usage(1.0, 1.0), folder)
 
 
 @pytest.mark.parametrize("has_exam", [True, False])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Callable
 
 import typer
 
@@ -29,7 +30,7 @@ from zerofleet.cli.up import up
 from zerofleet.errors import ConfigError, ZerofleetError
 from zerofleet.printable import printable_lines
 
-_HELP = """Train AlphaGo-Zero-style players with a fleet of small services.
+_HELP = """Train AlphaZero-style players for two-player board games.
 
 Start with: zerofleet up runs/tictactoe.toml --until goal
 """
@@ -43,11 +44,24 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 96},
 )
-for command in (
-    *(up, page, status, sql, play, gtp, sgf, exam, match, migrate, rollback),
-    *(token, redis_acl),
-):
-    app.command()(command)
+_EXAMPLES: dict[Callable[..., None], str] = {
+    up: "zerofleet up runs/connect_four.toml --until 1h",
+    page: "zerofleet page connect_four",
+    status: "zerofleet status --watch",
+    sql: "zerofleet sql -c 'SELECT count(*) FROM games'",
+    play: "zerofleet play tictactoe --second",
+    gtp: "zerofleet gtp go9 --simulations 400",
+    sgf: "zerofleet sgf go9 --last 10 --folder games",
+    exam: "zerofleet exam connect_four --model all",
+    match: "zerofleet match 12 8 --games 100",
+    migrate: "zerofleet migrate --database-url postgresql://owner@db/zerofleet",
+    rollback: "zerofleet rollback connect_four --to 12",
+    token: "zerofleet token ada --role viewer --tokens roles.toml",
+    redis_acl: "zerofleet redis-acl --passwords secrets > users.acl",
+}
+"""The commands in the order of the help, each with an example."""
+for command, example in _EXAMPLES.items():
+    app.command(epilog=f"\b\nExample:\n  {example}")(command)
 
 
 def _version(wanted: bool) -> None:

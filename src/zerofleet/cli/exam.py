@@ -79,7 +79,7 @@ def exam(
         str, typer.Option(help="A version, 'best', or 'all'.", metavar="VERSION")
     ] = "best",
     simulations: Annotated[
-        int | None, typer.Option(min=1, help="Simulations for each action [run file].")
+        int | None, typer.Option(min=1, help="Simulations for each move [run file].")
     ] = None,
     positions: Annotated[
         int | None, typer.Option(min=1, help="Size of a sample [run file].")

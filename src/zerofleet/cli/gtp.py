@@ -41,7 +41,7 @@ def gtp(
     token_file: TokenFile = None,
     allow_plaintext: AllowPlaintext = False,
 ) -> None:
-    """Play Go for a board that speaks GTP 2, such as Sabaki or Lizzie.
+    """Play Go on a board that speaks the Go Text Protocol (GTP), version 2.
 
     Size and komi are the run's. A move takes its number of simulations, whatever the clock says.
     """

@@ -129,7 +129,7 @@ def final_report(
 
 
 def page_command(folder: DataFolder) -> str:
-    """Return the command that shows the page of this run."""
+    """Return the command that shows the dashboard of this run."""
     return f"{_command()} page --data {shlex.quote(str(_short(folder.root)))}"
 
 
@@ -143,10 +143,9 @@ def _cost(figures: RunFigures, usage: Usage) -> list[str]:
         "since the first game."
     ]
     if figures.best_version is not None:
-        lines.append(
-            f"Best: model {figures.best_version}, Elo {elo_text(figures)}; "
-            f"loss held out: {loss_text(figures.held_out)}."
-        )
+        lines.append(f"Best: model {figures.best_version}, Elo {elo_text(figures)}.")
+    if figures.held_out is not None:
+        lines.append(f"Last held-out loss of the trainer: {loss_text(figures.held_out)}.")
     return lines
 
 
@@ -416,6 +415,7 @@ class LocalRun:
         self._lost = ""
         self._slow_looks = 0
         self._warned_of_size = False
+        self._told_of_budget = False
 
     def go(self, database_url: str | None, redis_url: str | None, start: Start) -> bool:
         """Start, train and stop; return whether ``--until`` was reached (true without one).
@@ -544,7 +544,7 @@ class LocalRun:
         raise AssertionError("unreachable")
 
     def _choose_addresses(self) -> None:
-        """Choose other free ports. A given port stays; the run may continue without the page."""
+        """Choose other free ports. A given port stays; the run may continue without it."""
         self._address = chosen_address(self._port)
         self._page_shown = False
         if self._page is not None:
@@ -552,7 +552,7 @@ class LocalRun:
                 self._page = chosen_page_address(self._folder, self._page_port, self._progress.say)
             except ConfigError as error:
                 self._page = None
-                self._progress.say(f"{error}\nThe run continues without the page.")
+                self._progress.say(f"{error}\nThe run continues without the dashboard.")
         self._metrics_ports = self._chosen_metrics_ports()
 
     def _chosen_metrics_ports(self) -> dict[str, int]:
@@ -563,7 +563,7 @@ class LocalRun:
         """
         others = {"inference (--port)": port_of(self._address)}
         if self._page is not None:
-            others["the page (--dashboard-port)"] = port_of(self._page)
+            others["the dashboard (--dashboard-port)"] = port_of(self._page)
         require_different_ports(others)
         has_page = self._page is not None
         return chosen_metrics_ports(self._metrics_port, self._workers, page=has_page, others=others)
@@ -601,6 +601,7 @@ class LocalRun:
                 services = monitor.services(supervisor.children)
                 self._progress.show(self._with_end(figures), services)
                 self._warn_of_size(services)
+                self._tell_of_budget(figures)
                 self._show_page()
                 # A new folder with games in it is kept, whatever happens to the services.
                 needed = [
@@ -640,7 +641,7 @@ class LocalRun:
         return replace(figures, until=self._ending.progress(figures, self._seconds))
 
     def _show_page(self) -> None:
-        """Print the address of the page once it responds, and keep its port."""
+        """Print the address of the dashboard once it responds, and keep its port."""
         if self._page is not None and not self._page_shown and answers(self._page):
             self._page_shown = True
             keep_page_port(self._folder, self._page, self._page_port)
@@ -659,6 +660,15 @@ class LocalRun:
                 if child.killed and service_of(child.program.name) == "selfplay"
             }
             self._lost = lost_text(lost, killed, monitor.disk())
+
+    def _tell_of_budget(self, figures: RunFigures) -> None:
+        """Say once that the learning rate has reached its end, since training continues."""
+        if (figures.budget_used or 0.0) >= 1 and not self._told_of_budget:
+            self._told_of_budget = True
+            self._progress.say(
+                "Schedule finished: training continues at the lowest learning rate. "
+                "Press Ctrl-C to stop."
+            )
 
     def _warn_of_size(self, services: Sequence[ServiceState]) -> None:
         """Warn once that the network is too large for this machine's CPUs."""

@@ -33,7 +33,7 @@ def play(
     ] = None,
     model: Annotated[str, typer.Option(help="A version, or 'best'.", metavar="VERSION")] = "best",
     simulations: Annotated[
-        int | None, typer.Option(min=1, help="Simulations for each of its actions [the server's].")
+        int | None, typer.Option(min=1, help="Simulations for each of its moves [the server's].")
     ] = None,
     first: Annotated[bool, typer.Option("--first/--second", help="Which player you are.")] = True,
     tls: TlsFolder = None,

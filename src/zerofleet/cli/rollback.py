@@ -30,7 +30,8 @@ def rollback(
     run_file: RunFile = None,
     data: DataOption = None,
     to: Annotated[
-        int | None, typer.Option(help="The model [the best before this one].", metavar="VERSION")
+        int | None,
+        typer.Option(help="Version to restore [the best before this one].", metavar="VERSION"),
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     database_url: Annotated[

@@ -308,7 +308,7 @@ def status_text(
         advice: advice on the number of workers.
         stopped: status text of a run without an address.
         running: the stores and services of its data folder, if it has one.
-        page_command: command that shows the page of a run that is not serving it now.
+        page_command: command that shows the dashboard of a run that is not serving it now.
     """
     rows = {
         "run": f"{figures.run} ({figures.game}), {'running' if address else stopped}",

@@ -100,8 +100,8 @@ def _chosen_folder(data: Path | None, run_file: Path | None) -> DataFolder:
     if run_file is not None:
         from zerofleet.config import load_run
 
-        if data is None and (model := _trained_model(run_file)) is not None:
-            return model
+        if data is None and (named := _named_folder(run_file)) is not None:
+            return named
         name = load_run(run_file).name
         folder = DataFolder.open(data or default_folder(name))
         if folder.run != name:
@@ -124,20 +124,23 @@ def _chosen_folder(data: Path | None, run_file: Path | None) -> DataFolder:
     return DataFolder.open(folder)
 
 
-def _trained_model(name: Path) -> DataFolder | None:
-    """Return the data folder of a trained model by its name; None if the name means a run.
+def _named_folder(name: Path) -> DataFolder | None:
+    """Return the data folder of the run or trained model with a name; None: it is a run file's.
 
     Raises:
-        ConfigError: there is neither a trained model nor a run of this name.
+        ConfigError: neither a trained model nor a run has the name.
     """
     from zerofleet.config import find_run_file
     from zerofleet.local.trained_models import trained_models
 
-    if name.parent != Path() or name.suffix or name.is_file():
+    try:
+        if name.parent != Path() or name.suffix or name.is_file():
+            return None
+    except (OSError, ValueError):  # too long for a name: load_run says so
         return None
     models = trained_models()
-    if _is_data_folder(default_folder(str(name))):
-        return None
+    if _is_data_folder(own := default_folder(str(name))):
+        return DataFolder.open(own)
     if str(name) in models:
         echo(f"no run {name} here: using the trained model that comes with zerofleet", err=True)
         return models[str(name)].data_folder()

@@ -55,7 +55,7 @@ def up(
     dashboard_port: Annotated[
         int | None,
         typer.Option(
-            min=1, max=65535, help="Port of the page, kept for the next start [8080 or more]."
+            min=1, max=65535, help="Port of the dashboard, kept for the next start [8080 or more]."
         ),
     ] = None,
     metrics_port: Annotated[
@@ -65,11 +65,15 @@ def up(
         ),
     ] = None,
     no_dashboard: Annotated[
-        bool, typer.Option("--no-dashboard", help="Do not serve the page.")
+        bool, typer.Option("--no-dashboard", help="Do not serve the dashboard.")
     ] = False,
     override: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Over the run file: search.c_puct=2."),
+        typer.Option(
+            "--set",
+            metavar="KEY=VALUE",
+            help="Override a key of the run file: search.c_puct=2; may be repeated.",
+        ),
     ] = None,
     database_url: Annotated[
         str | None, typer.Option(help="Your Postgres, with an owner's rights [embedded].")
@@ -78,8 +82,9 @@ def up(
 ) -> None:
     """Train a player here, until its goal or Ctrl-C.
 
-    Starts Postgres, Valkey and all services, and shows the progress here and on a page for the
-    browser. Run the same command again to resume. Nothing listens beyond this machine.
+    Starts Postgres, Valkey and all services, and shows the progress here and on a
+    dashboard in the browser. Run the same command again to resume. Nothing listens beyond this
+    machine.
     """
     from zerofleet.cli.local_run import LocalRun, Until
     from zerofleet.config import Overrides, find_run_file
@@ -181,13 +186,13 @@ def _check_rules(game: str) -> None:
 
 
 def _has_page(port: int | None) -> bool:
-    """Return whether the page can be served; warn on stderr if NiceGUI is not installed."""
+    """Return whether the dashboard can be served; warn on stderr if NiceGUI is not installed."""
     from importlib.util import find_spec
 
     if find_spec("nicegui") is None:
         if port is not None:
             raise ConfigError(f"--dashboard-port {port}: {NO_NICEGUI}")
-        echo(f"no page: {NO_NICEGUI}", err=True)
+        echo(f"no dashboard: {NO_NICEGUI}", err=True)
         return False
     return True
 

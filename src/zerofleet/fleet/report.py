@@ -307,7 +307,7 @@ def rate_text(figures: RunFigures) -> str:
     used = figures.budget_used or 0.0
     words = f"{figures.learning_rate or 0.0:.3g} ({used:.0%} of its budget used"
     if used >= 1:
-        words += "; trainer.budget_minutes or budget_samples above that lifts it again"
+        words += ": schedule finished; raise trainer.budget_minutes or budget_samples to go on"
     return f"{words})"
 
 

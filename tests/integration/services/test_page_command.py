@@ -119,7 +119,7 @@ def test_the_page_shows_a_stopped_run_and_changes_nothing(
     assert again.wait(DEADLINE) == 0, again.said()
     assert again.said() == f"page: {url}\n"
     assert elsewhere.wait(DEADLINE) == 2
-    assert f"the page of this run is at {url} already" in elsewhere.said()
+    assert f"the dashboard of this run is already at {url}" in elsewhere.said()
     assert up.wait(DEADLINE) == 2
     assert f"is in use by `zerofleet page` (process {page.pid}): stop it first" in up.said()
 
@@ -193,7 +193,7 @@ def test_without_a_model_the_page_only_shows(
     programs = programs_of(folder, running, "127.0.0.1:1")
     assert [program.name for program in programs] == ["dashboard"]
     assert programs[0].environment["ZEROFLEET_DASHBOARD_RUN_STOPPED"] == "true"
-    assert "the page cannot play: the run 'tictactoe' has promoted no model" in (
+    assert "nobody can play on the dashboard: the run 'tictactoe' has promoted no model" in (
         capsys.readouterr().err
     )
     database._run("UPDATE definitions SET digest = 'other'")
