@@ -2,7 +2,7 @@
 
 Comments in a page, before a block, tell what a reader does at that place:
 
-- ``<!-- file: mine.py -->``: the block is the content of this file, ``append`` its next lines;
+- ``<!-- file: mine.py -->``: the block is the content of this file;
 - ``<!-- when "your action" type "b2" -->``: at this output the reader types a line;
 - ``<!-- when "page: http" press Ctrl-C -->``;
 - ``<!-- skip: why -->``: the reader alone runs the block.
@@ -60,7 +60,6 @@ class Step:
     language: str
     text: str
     file: str | None = None
-    appends: bool = False
     skipped: bool = False
     keys: list[tuple[str, str]] = field(default_factory=list)
     shown: list[str] = field(default_factory=list)
@@ -79,8 +78,8 @@ def steps_of(page: str) -> list[Step]:
         for remark in _REMARK.findall(block["remarks"]):
             if when := _WHEN.match(remark):
                 step.keys.append((when[1], CTRL_C if when[3] else when[2]))
-            elif named := re.match(r"(file|append): ([\w.]+)$", remark):
-                step.file, step.appends = named[2], named[1] == "append"
+            elif remark.startswith("file: "):
+                step.file = remark.removeprefix("file: ")
             else:
                 assert remark.startswith("skip: "), remark
                 step.skipped = True
@@ -115,8 +114,7 @@ class Reader:
             AssertionError: a command failed, or an output did not come.
         """
         if step.file is not None:
-            with (self.folder / step.file).open("a" if step.appends else "w") as file:
-                file.write(step.text)
+            (self.folder / step.file).write_text(step.text, encoding="utf-8")
             return ""
         if step.language == "python":
             return self._run([sys.executable, "-c", step.text], step)
