@@ -8,8 +8,10 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from typer.main import get_command
 
 import zerofleet
+from zerofleet.cli import app
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted(
@@ -27,6 +29,9 @@ FILE = re.compile(
     r"(?<![\w./{}<>~$-])([\w-][\w./-]*\.(?:py|h|cpp|sql|md|sh|proto|toml|ya?ml|txt|json))(?!\w)"
 )
 MODULE = re.compile(r"(?<![\w./-])((?:zerofleet|services|bench)(?:\.\w+)+)")
+BLOCK = re.compile(r"^ *```\w*\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
+COMMAND = re.compile(r"(?<![\w./-])(?<!-n )zerofleet ([a-z][a-z-]+)\b([^\n|#;&>]*)")
+OPTION = re.compile(r"(?<!\S)--?[a-z][\w-]*")
 LINK = re.compile(r"\]\(([^)#:\s]+)(?:#[^)\s]*)?\)")
 IMAGE_TAG = re.compile(r"(?:\bzerofleet-[a-z$-]+:|\bTAG=)(\d[\w.]*)")
 VIEW = re.compile(r"^CREATE VIEW (\w+)", re.MULTILINE)
@@ -86,6 +91,34 @@ def test_every_module_that_a_page_names_is_there(page: str) -> None:
     assert [name for name in named - OF_A_FLEET if not is_there(name)] == []
 
 
+@pytest.mark.parametrize("page", PAGES)
+def test_every_command_and_option_that_a_page_names_is_there(page: str) -> None:
+    commands = get_command(app).commands
+    known = {
+        name: {option for each in command.params for option in (*each.opts, *each.secondary_opts)}
+        for name, command in commands.items()
+    }
+    named = commands_of((ROOT / page).read_text(encoding="utf-8"))
+    unknown = [
+        (name, option)
+        for name, options in named
+        for option in options or [""]
+        if name not in known or option not in {"", "-h", "--help", *known[name]}
+    ]
+    assert unknown == []
+
+
+def commands_of(text: str) -> list[tuple[str, list[str]]]:
+    """The subcommands of ``zerofleet`` in the code of a page, each with its options."""
+    lines = [line for block in BLOCK.findall(text) for line in block.splitlines()]
+    return [
+        (name, OPTION.findall(arguments))
+        for code in lines + CODE.findall(BLOCK.sub("", text))
+        if not code.lstrip().startswith(("from ", "import "))
+        for name, arguments in COMMAND.findall(code)
+    ]
+
+
 def is_there(name: str) -> bool:
     parts = name.split(".")
     for end in range(len(parts), 1, -1):
@@ -140,3 +173,9 @@ def test_the_pages_are_looked_at() -> None:
     assert "src/zerofleet/verdict.py" in tree()
     assert not is_there("zerofleet.no_such_module")
     assert is_there("zerofleet.records.COLUMNS")
+    assert commands_of(
+        "`zerofleet up --no-such 1` and\n```\n$ zerofleet sql -c 'SELECT 1'\n```\n"
+    ) == [
+        ("sql", ["-c"]),
+        ("up", ["--no-such"]),
+    ]
