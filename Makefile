@@ -23,7 +23,7 @@ FLEETS ?= 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-run setup-test setup-check setup-browser setup-docs run up test test-loaded test-fleet test-core test-chaos test-browser check check-deploy docs docs-serve fmt proto bench clean images wheels sbom compose-test cluster-test
+.PHONY: help setup setup-run setup-test setup-check setup-browser setup-docs run up test test-loaded test-fleet test-core test-chaos test-browser check check-deploy docs docs-serve reference fmt proto bench clean images wheels sbom compose-test cluster-test
 
 help: ## show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -50,7 +50,7 @@ test-loaded: setup-test ## the tests three times in a row, next to eight busy lo
 test-fleet: setup-test ## tests of whole fleets, benchmarks and a few slow tests
 	$(TEST) $(WITHOUT_BROWSER) -m "fleet and not docker and not cluster and not gpu"
 
-test-browser: setup-test setup-browser ## tests of the page in Chromium (Debian's package)
+test-browser: setup-test setup-browser setup-docs ## tests of the pages in Chromium (Debian's package)
 	$(TEST) -m browser tests/browser
 
 test-core: setup-run ## the C++ tests, under ASan and UBSan
@@ -85,10 +85,11 @@ compose-test: setup-test ## build the images; start, query, scale and kill a fle
 cluster-test: setup-test ## test a fleet on the cluster that kubectl names (CLUSTER_LOAD="kind load docker-image")
 	NEEDS_CLUSTER=1 $(BIN)/python -m pytest -m cluster -s tests/cluster
 
-check: setup-check ## formatting, lint, prose, types, layers
+check: setup-check ## formatting, lint, prose, spelling, types, layers
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/python scripts/prose.py
+	$(BIN)/codespell $$(git ls-files)
 	$(BIN)/python proto/generate.py --check
 	$(BIN)/python proto/generate.py --types
 	$(BIN)/basedpyright
@@ -105,6 +106,9 @@ docs: setup-docs ## build the documentation as a site, in build/site
 
 docs-serve: setup-docs ## show the documentation, and build it again when a page changes
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve
+
+reference: setup-test ## write the generated pages of docs/reference
+	$(BIN)/python scripts/reference
 
 fmt: setup-check ## format the sources
 	$(BIN)/ruff format .

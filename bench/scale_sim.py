@@ -3,7 +3,7 @@
 A fleet begins with one worker and one inference replica, and its trainer wants as many positions as
 1 to 10,000 workers make. Pods take a while to start and are preempted or killed by half, models are
 published, figures are missing for five minutes. KEDA and the HorizontalPodAutoscaler do as their
-documentation says; docs/how-to/autoscaling.md says what is modelled, and has the figures.
+documentation says; lab/scaling.md says what is modelled, and has the figures.
 """
 
 from __future__ import annotations

@@ -1,19 +1,24 @@
-"""Check the prose of the code: docstrings, comments and messages.
+"""Check the prose of the code and the pages: docstrings, comments, messages, README and docs.
 
 ``python scripts/prose.py [PATH ...]`` prints each mistake as ``file:line: mistake`` and exits
 with 1 if there is one. Without paths it checks every Python and SQL file of ``src``, ``services``
-and ``scripts``, except those in ``NOT_YET``.
+and ``scripts``, README.md, CONTRIBUTING.md, and the pages and notebooks of ``docs``, except those
+in ``NOT_YET`` and ``PAGES_NOT_YET``.
+
+``python scripts/prose.py --figures [PATH ...]`` prints a table of the pages: words, the mean and
+the longest sentence, and numbers in 100 words of prose.
 """
 
 from __future__ import annotations
 
 import ast
 import io
+import json
 import re
 import subprocess
 import sys
 import tokenize
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,8 +28,38 @@ NOT_YET: tuple[str, ...] = ("src/zerofleet/database/tables/matches.sql",)
 """Folders and files whose prose still has mistakes, or whose text is frozen; a clean file must
 leave the list."""
 
+PAGES_NOT_YET: tuple[str, ...] = (
+    "CONTRIBUTING.md",
+    "README.md",
+    "docs/explanation/architecture.md",
+    "docs/explanation/decisions",
+    "docs/explanation/never-lost.md",
+    "docs/explanation/reliability.md",
+    "docs/explanation/strength.md",
+    "docs/how-to/autoscaling.md",
+    "docs/how-to/clients.md",
+    "docs/how-to/compose.md",
+    "docs/how-to/dashboard.md",
+    "docs/how-to/gpu.md",
+    "docs/how-to/install.md",
+    "docs/how-to/kubernetes.md",
+    "docs/how-to/model-store.md",
+    "docs/how-to/operations.md",
+    "docs/how-to/security.md",
+    "docs/how-to/sql.md",
+    "docs/how-to/triton.md",
+    "docs/how-to/tuning.md",
+    "docs/reference/glossary.md",
+    "docs/reference/sql.md",
+    "docs/tutorials/your-own-game.md",
+)
+"""Pages with mistakes. The list may only shrink: a test knows its length."""
+
 MOST_WORDS = 35
-"""Longest sentence of a docstring, in words."""
+"""Longest sentence of a docstring or a page, in words."""
+
+MOST_NUMBERS = 4
+"""Most numbers in a sentence of a page, outside code and tables."""
 
 _FRAGMENT = re.compile(r"(Of|That|Those|What|Likewise)\b", re.IGNORECASE)
 _WORDS = {
@@ -57,10 +92,15 @@ class Text:
     words: str
     is_docstring: bool = False
     is_message: bool = False
+    is_page: bool = False
+    is_row: bool = False
 
 
 def main(names: list[str]) -> int:
     """Print the mistakes and return the exit status of the process."""
+    if names[:1] == ["--figures"]:
+        print_figures([Path(name).resolve() for name in names[1:]] or pages())
+        return 0
     paths = [Path(name).resolve() for name in names] or [
         path for path in checked_files() if not is_excused(path)
     ]
@@ -71,10 +111,18 @@ def main(names: list[str]) -> int:
 
 
 def checked_files() -> list[Path]:
-    """Return every Python and SQL file whose prose is checked."""
-    patterns = [
-        f"{folder}/*.{end}" for folder in ("src", "services", "scripts") for end in ("py", "sql")
-    ]
+    """Return every file whose prose is checked."""
+    code = ("src", "services", "scripts")
+    found = _listed([f"{folder}/*.{end}" for folder in code for end in ("py", "sql")])
+    return [path for path in found if path.resolve() != Path(__file__).resolve()] + pages()
+
+
+def pages() -> list[Path]:
+    """Return every page whose prose is checked."""
+    return _listed(["README.md", "CONTRIBUTING.md", "docs/*.md", "docs/*.ipynb"])
+
+
+def _listed(patterns: list[str]) -> list[Path]:
     listing = subprocess.run(
         ["git", "ls-files", "-co", "--exclude-standard", "--", *patterns],  # nosec B607
         cwd=ROOT,
@@ -83,31 +131,38 @@ def checked_files() -> list[Path]:
         check=True,
     )
     paths = [ROOT / line for line in listing.stdout.splitlines()]
-    return [path for path in paths if path.is_file() and path.resolve() != Path(__file__).resolve()]
+    return [path for path in paths if path.is_file()]
 
 
 def is_excused(path: Path) -> bool:
-    """Return whether ``NOT_YET`` names the file or one of its folders."""
+    """Return whether a list of exceptions names the file or one of its folders."""
     name = path.relative_to(ROOT).as_posix()
-    return any(name == each or name.startswith(f"{each}/") for each in NOT_YET)
+    return any(name == each or name.startswith(f"{each}/") for each in (*NOT_YET, *PAGES_NOT_YET))
 
 
 def mistakes_of(path: Path) -> list[str]:
     """Return one line for each mistake in the prose of a file."""
     source = path.read_text(encoding="utf-8")
-    texts = _python_texts(source) if path.suffix == ".py" else _sql_comments(source)
+    texts = _TEXTS_OF[path.suffix](source)
     name = path.relative_to(ROOT) if path.is_relative_to(ROOT) else path
     return [f"{name}:{text.line}: {mistake}" for text in texts for mistake in _mistakes(text)]
 
 
 def _mistakes(text: Text) -> Iterator[str]:
-    if not text.is_message and (match := _FRAGMENT.match(text.words)):
+    if not (text.is_message or text.is_page) and (match := _FRAGMENT.match(text.words)):
         yield f"begins with {match[0]!r}: put the subject first"
     if text.is_docstring:
         for sentence in _sentences(text.words):
             count = len(sentence.split())
             if count > MOST_WORDS:
                 yield f"a sentence of {count} words: {sentence[:60]}..."
+    if text.is_page and not text.is_row:
+        for sentence in _SENTENCE_END.split(text.words):
+            count = len(sentence.split())
+            if count > MOST_WORDS:
+                yield f"a sentence of {count} words: {sentence[:60]}..."
+            if (numbers := len(_numbers(sentence))) > MOST_NUMBERS:
+                yield f"{numbers} numbers in a sentence, use a table: {sentence[:60]}..."
     for pattern, use in _BANNED:
         if match := pattern.search(text.words):
             yield f"{match[0]!r}: write {use}"
@@ -153,6 +208,71 @@ def _sql_comments(source: str) -> Iterator[Text]:
     )
 
 
+def _notebook_texts(source: str) -> Iterator[Text]:
+    """Yield the prose of a notebook; a line counts from the start of its cell."""
+    for cell in json.loads(source)["cells"]:
+        if cell["cell_type"] == "markdown":
+            yield from _page_texts("".join(cell["source"]))
+
+
+def _page_texts(source: str) -> Iterator[Text]:
+    """Yield paragraphs, list items, headings and rows of tables, without code and addresses."""
+    block: list[str] = []
+    start, fence = 1, ""
+    for number, line in enumerate([*source.splitlines(), ""], 1):
+        stripped = line.strip()
+        opening = re.match(r"`{3,}|~{3,}", stripped)
+        is_row = stripped.startswith("|")
+        begins = bool(_BLOCK_START.match(stripped)) or is_row
+        if block and (not stripped or begins or opening or fence):
+            yield Text(start, _plain(" ".join(block)), is_page=True)
+            block = []
+        if fence:
+            fence = "" if stripped.startswith(fence) and not stripped.strip("`~") else fence
+        elif opening:
+            fence = opening[0]
+        elif is_row:
+            yield Text(number, _plain(stripped), is_page=True, is_row=True)
+        elif stripped and not _NO_PROSE.match(stripped):
+            start = start if block else number
+            block.append(_BLOCK_START.sub("", stripped))
+
+
+def _plain(text: str) -> str:
+    """Return Markdown as a reader sees it; code counts as one word."""
+    text = re.sub(r"(`+).+?\1", "code", text)
+    text = re.sub(r"!\[[^]]*\]\([^)]*\)", "", text)
+    text = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", text)
+    return re.sub(r"<[^>]+>|[*_]{2}", "", text)
+
+
+def _numbers(sentence: str) -> list[str]:
+    return [word for word in sentence.split() if _NUMBER.fullmatch(word)]
+
+
+def print_figures(paths: list[Path]) -> None:
+    """Print a table of the pages, and sums of their words."""
+    print(f"{'page':58} words  mean  longest  numbers/100")
+    sums = {"all pages of docs": 0, "without the generated reference": 0}
+    for path in paths:
+        texts = list(_TEXTS_OF[path.suffix](path.read_text(encoding="utf-8")))
+        prose = [text.words for text in texts if not text.is_row]
+        sentences = [each.split() for words in prose for each in _SENTENCE_END.split(words)]
+        lengths = [len(each) for each in sentences if len(each) > 3] or [0]
+        numbers = sum(len(_numbers(" ".join(each))) for each in sentences)
+        rate = 100 * numbers / max(sum(map(len, sentences)), 1)
+        every = sum(len(text.words.split()) for text in texts)
+        name = path.relative_to(ROOT).as_posix()
+        if name.startswith("docs/"):
+            sums["all pages of docs"] += every
+            is_generated = "`scripts/reference`" in path.read_text(encoding="utf-8")
+            sums["without the generated reference"] += 0 if is_generated else every
+        mean = sum(lengths) / len(lengths)
+        print(f"{name:58} {every:5}  {mean:4.1f}  {max(lengths):7}  {rate:11.1f}")
+    for name, words in sums.items():
+        print(f"{name:58} {words:5}")
+
+
 def _joined(comments: Iterator[tuple[int, int, str]]) -> Iterator[Text]:
     """Join comments on successive lines that start in the same column."""
     block: list[tuple[int, int, str]] = []
@@ -164,6 +284,16 @@ def _joined(comments: Iterator[tuple[int, int, str]]) -> Iterator[Text]:
             block = []
         block.append((line, column, text))
 
+
+_BLOCK_START = re.compile(r"^(?:[-*] |\d+\. |#+ |> )")
+_NO_PROSE = re.compile(r"<!--|!!! |:::|\[[^]]+\]: ")
+_NUMBER = re.compile(r"[(\"'~±<>≤≥+-]*\d[\d.,:/-]*(?:%|x|s|ms|h|k|M|[KMGT]i?B)?[)\"'.,;:?!]*")
+_TEXTS_OF: dict[str, Callable[[str], Iterator[Text]]] = {
+    ".ipynb": _notebook_texts,
+    ".md": _page_texts,
+    ".py": _python_texts,
+    ".sql": _sql_comments,
+}
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))

@@ -61,7 +61,7 @@ def render(kubectl: str, out: Path) -> dict[str, Path]:
             # A person's own secrets are none of this program's business.
             shutil.copytree(ROOT / name, tree / name, ignore=shutil.ignore_patterns("secrets"))
         overlays = tree / "deploy" / "k8s" / "overlays"
-        _make_secrets(overlays / "local" / "secrets")
+        make_secrets(overlays / "local" / "secrets")
         for name, (overlay, edit) in VARIANTS.items():
             _vary(overlays, overlay, name, edit)
 
@@ -136,7 +136,8 @@ def _vary(overlays: Path, overlay: str, name: str, edit: Edit) -> None:
     path.write_text(after)
 
 
-def _make_secrets(folder: Path) -> None:
+def make_secrets(folder: Path) -> None:
+    """Make the secrets of the overlay ``local`` in a folder."""
     paths = [str(ROOT / "src"), str(ROOT), os.environ.get("PYTHONPATH", "")]
     done = subprocess.run(
         [sys.executable, "-m", "zerofleet.secrets", str(folder)],

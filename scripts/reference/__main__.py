@@ -18,7 +18,10 @@ from pathlib import Path
 FOLDER = Path(__file__).resolve().parents[2] / "docs" / "reference"
 PAGES = {
     "cli": "command_page",
+    "metrics": "metrics_page",
+    "python": "python_page",
     "run-file": "run_file_page",
+    "sql": "tables_page",
     "environment": "environment_page",
     "games": "games_page",
     "grpc": "rpc_page",
@@ -31,18 +34,20 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Write the generated pages of docs/reference.")
     parser.add_argument("pages", nargs="*", metavar="PAGE", help=f"of {', '.join(PAGES)}")
     parser.add_argument("--check", action="store_true", help="write nothing, exit 1 if stale")
+    parser.add_argument("--database-url", help="database for the page of tables")
     options = parser.parse_args()
     if unknown := [name for name in options.pages if name not in PAGES]:
         parser.error(f"there is no page {unknown[0]}: {', '.join(PAGES)}")
     stale = False
     for name in options.pages or PAGES:
         path = FOLDER / f"{name}.md"
-        page = importlib.import_module(PAGES[name]).render()
+        module = importlib.import_module(PAGES[name])
+        page = module.render(options.database_url) if name == "sql" else module.render()
         if path.exists() and path.read_text(encoding="utf-8") == page:
             continue
         stale = True
         if options.check:
-            print(f"docs/reference/{name}.md is stale: run scripts/reference", file=sys.stderr)
+            print(f"docs/reference/{name}.md is stale: run make reference", file=sys.stderr)
         else:
             path.write_text(page, encoding="utf-8")
             print(f"written: docs/reference/{name}.md")

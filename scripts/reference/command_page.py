@@ -83,6 +83,6 @@ def _row(names: str, meaning: str) -> tuple[str, str, str]:
             limits = f" From {least} to {most}." if most else f" At least {note[3:]}."
     if match := re.fullmatch(r"(.+) \[([^]]+)\]\.?", words):
         words, default = match[1], default or cell(match[2])
-    names = cell(names).replace("<int range>", "<integer>").replace("<str>", "<text>")
-    names = ", ".join(f"`{name}`" for name in re.split(r", | / ", names))
+    names = names.replace("|", ",").replace("<int range>", "<integer>").replace("<str>", "<text>")
+    names = ", ".join(f"`{name}`" for name in re.split(r", (?=-)| / ", names))
     return names, default, with_stop(cell(words)) + limits + variable

@@ -20,7 +20,10 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def cell(text: str | None) -> str:
-    """Return a docstring or a comment as one cell of a table."""
+    """Return a docstring or a comment as one cell of a table.
+
+    A bar must not be in code: Markdown's dialects escape it there in different ways.
+    """
     return inline(text).replace("|", r"\|")
 
 

@@ -13,6 +13,7 @@ import time
 from collections import OrderedDict, deque
 from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Unpack
 
 import structlog
 
@@ -20,6 +21,7 @@ from zerofleet.client import (
     AsyncPlayer,
     PlayerDescription,
     Position,
+    SearchOptions,
     SearchTable,
 )
 from zerofleet.errors import (
@@ -328,20 +330,11 @@ class VisitorPlayer:
         self,
         position: Position = (),
         *,
-        simulations: int | None = None,
-        seed: int | None = None,
-        game: str = "",
         version: int | str = BEST,
+        **options: Unpack[SearchOptions],
     ) -> SearchTable:
         """See ``AsyncPlayer``; a search may take as long as it makes progress."""
-        analysis = self.analyze(
-            position,
-            every_seconds=_SIGN_SECONDS,
-            simulations=simulations,
-            seed=seed,
-            game=game,
-            version=version,
-        )
+        analysis = self.analyze(position, every_seconds=_SIGN_SECONDS, version=version, **options)
         last: SearchTable | None = None
         async with contextlib.aclosing(analysis) as tables:
             async for table in tables:
@@ -353,24 +346,16 @@ class VisitorPlayer:
         self,
         position: Position = (),
         *,
-        every_simulations: int = 0,
         every_seconds: float = 0.0,
-        simulations: int | None = None,
-        seed: int | None = None,
-        game: str = "",
         version: int | str = BEST,
+        **options: Unpack[SearchOptions],
     ) -> AsyncGenerator[SearchTable]:
         """See ``AsyncPlayer``; simulations saved by an early end are returned to the quota."""
-        allowed = self._allowed(simulations)
+        allowed = self._allowed(options.get("simulations"))
+        options = options | SearchOptions(simulations=allowed)
         async with self._turn(allowed) as turn:
             analysis = self.player.analyze(
-                position,
-                every_simulations=every_simulations,
-                every_seconds=every_seconds,
-                simulations=allowed,
-                seed=seed,
-                game=game,
-                version=version,
+                position, every_seconds=every_seconds, version=version, **options
             )
             async with contextlib.aclosing(analysis) as tables:
                 async for table in tables:

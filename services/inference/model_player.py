@@ -40,7 +40,6 @@ from zerofleet.services.inference.served_models import ServedModels
 MAX_SIMULATIONS = 20_000
 MAX_LEAVES = 256
 _PARSING_THREADS = 2
-_DEFAULT = SearchOptions()
 _MOST_SEARCHES = 64
 # A tree has 20 bytes for each edge and an eighth of room at most, so these are 0.9 GB at worst.
 _MOST_EDGES = 40_000_000
@@ -207,7 +206,7 @@ class ModelPlayer:
             run=self._models.run,
             best=None if best is None else best.version,
             versions=tuple(state.version for state in await self._models.index()),
-            num_simulations=self._simulations(_DEFAULT),
+            num_simulations=self._simulations(SearchOptions()),
             max_simulations=MAX_SIMULATIONS,
         )
 
@@ -238,7 +237,7 @@ class ModelPlayer:
         *,
         run: str = "",
         version: str = BEST,
-        options: SearchOptions = _DEFAULT,
+        options: SearchOptions,
     ) -> SearchTable:
         """See ``PlayerBackend``."""
         never = Every(None, None)
@@ -252,7 +251,7 @@ class ModelPlayer:
         *,
         run: str = "",
         version: str = BEST,
-        options: SearchOptions = _DEFAULT,
+        options: SearchOptions,
         every_simulations: int = 0,
         every_seconds: float = 0.0,
     ) -> AsyncGenerator[SearchTable]:
@@ -276,14 +275,14 @@ class ModelPlayer:
         *,
         run: str = "",
         version: str = BEST,
-        options: SearchOptions = _DEFAULT,
+        options: SearchOptions,
         temperature: float = 0.0,
     ) -> PlayedAction:
         """See ``PlayerBackend``."""
         if not 0 <= temperature < np.inf:
             raise InvalidRequestError(f"temperature is {temperature}: give 0 or more")
         table = await self.search(game, actions, run=run, version=version, options=options)
-        action = _choose(table, temperature, options.seed)
+        action = _choose(table, temperature, options.get("seed"))
         return PlayedAction(
             run=table.run,
             version=table.version,
@@ -335,7 +334,7 @@ class ModelPlayer:
         return await self._models.get(parse_version(self._models.run, version))
 
     def _simulations(self, options: SearchOptions) -> int:
-        simulations = options.num_simulations
+        simulations = options.get("simulations")
         if simulations is None:
             return min(self._search.num_simulations, MAX_SIMULATIONS)
         if not 1 <= simulations <= MAX_SIMULATIONS:
@@ -346,9 +345,11 @@ class ModelPlayer:
 
     def _new_search(self, position: RequestedPosition, options: SearchOptions) -> Search:
         simulations = self._simulations(options)
-        if not 1 <= options.leaves <= MAX_LEAVES:
-            raise InvalidRequestError(f"leaves is {options.leaves}: give 1 to {MAX_LEAVES}")
-        seed = secrets.randbits(63) if options.seed is None else options.seed
+        leaves, seed = options.get("leaves", 1), options.get("seed")
+        if not 1 <= leaves <= MAX_LEAVES:
+            raise InvalidRequestError(f"leaves is {leaves}: give 1 to {MAX_LEAVES}")
+        if seed is None:
+            seed = secrets.randbits(63)
         if not 0 <= seed < 1 << 64:
             raise InvalidRequestError(f"seed is {seed}: give 0 to 2^64 - 1")
         return Search(
@@ -356,8 +357,8 @@ class ModelPlayer:
             [position.actions],
             served_search(self._search, simulations),
             seed,
-            leaves_per_position=options.leaves,
-            noise=options.noise,
+            leaves_per_position=leaves,
+            noise=options.get("noise", False),
         )
 
     def _table(

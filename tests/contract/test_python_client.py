@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import importlib.util
+import inspect
 import socket
 import subprocess
 import sys
@@ -69,6 +70,35 @@ async def test_both_players_ask_the_same(over_wire: Any) -> None:
     assert tables[-1] == table
     assert len(tables) > 2
     assert (description.game, description.run, description.best) == (GAME, RUN, 2)
+
+
+def test_blocking_clients_have_the_signatures_and_the_documentation_of_the_others() -> None:
+    for blocking, awaited, names in (
+        (Player, AsyncPlayer, ("__init__", "describe", "predict", "search", "analyze", "play")),
+        (Model, AsyncModel, ("__init__", "ready", "predict")),
+    ):
+        for name in names:
+            method, original = getattr(blocking, name), getattr(awaited, name)
+            assert inspect.signature(method) == inspect.signature(original)
+            assert method.__doc__ == original.__doc__
+            assert not inspect.iscoroutinefunction(method)
+        assert set(names) >= {name for name in vars(blocking) if not name.startswith("_")}
+
+
+async def test_a_keyword_that_a_call_does_not_have_is_refused() -> None:
+    with pytest.raises(TypeError, match="'ran'"):
+        Player("127.0.0.1:1", ran="x")  # type: ignore[call-arg]
+    options: Any = {"simulatons": 8}
+    with (
+        Player("127.0.0.1:1") as player,
+        pytest.raises(TypeError, match="'simulatons': a search has simulations, leaves, seed,"),
+    ):
+        await asyncio.to_thread(player.search, **options)
+    async with AsyncPlayer("127.0.0.1:1") as player:
+        with pytest.raises(TypeError, match="'simulatons'"):
+            await player.play(**options)
+        with pytest.raises(TypeError, match="'simulatons'"):
+            await anext(player.analyze(**options))
 
 
 @pytest.mark.parametrize("position", [[4, 0], ["b2", "a1"], "b2 a1", " b2\na1 ", "B2 A1"])

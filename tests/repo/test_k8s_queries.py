@@ -48,8 +48,8 @@ def exported_words() -> dict[str, set[str]]:
         service.name: {
             word
             for path in service.glob("*.py")
-            for quoted in re.findall(r'"((?:\{_PREFIX\}_)?[a-z0-9_]+)"', path.read_text())
-            for word in [quoted.removeprefix("{_PREFIX}_")]
+            for quoted in re.findall(r'"((?:\{_METRIC_PREFIX\}_)?[a-z0-9_]+)"', path.read_text())
+            for word in [quoted.removeprefix("{_METRIC_PREFIX}_")]
         }
         for service in (ROOT / "services").iterdir()
         if service.is_dir()

@@ -19,10 +19,9 @@ def test_plots_are_fresh() -> None:
     assert check.returncode == 0, check.stderr
 
 
-def test_every_data_file_is_drawn_and_every_plot_has_data() -> None:
+def test_every_data_file_is_drawn() -> None:
     plots = set(runpy.run_path(str(SCRIPT))["PLOTS"])
     assert {path.stem for path in DATA} == plots
-    assert {path.stem for path in (ROOT / "docs" / "images").glob("*.svg")} == plots
 
 
 @pytest.mark.parametrize("path", DATA, ids=lambda path: path.stem)

@@ -1,5 +1,6 @@
-"""The prose of the code has no mistakes, and the check for them works."""
+"""The prose of the code and the pages has no mistakes, and the check for them works."""
 
+import json
 import runpy
 from functools import cache
 from pathlib import Path
@@ -33,6 +34,10 @@ def test_what_is_excused_still_has_mistakes() -> None:
     for name in prose()["NOT_YET"]:
         paths = [path for path in excused if path == ROOT / name or ROOT / name in path.parents]
         assert any(prose()["mistakes_of"](path) for path in paths), f"strike off {name}"
+
+
+def test_the_list_of_pages_with_mistakes_only_shrinks() -> None:
+    assert len(prose()["PAGES_NOT_YET"]) <= 23
 
 
 @pytest.mark.parametrize(
@@ -69,4 +74,48 @@ def test_good_prose_passes(tmp_path: Path, source: str) -> None:
 def test_comments_in_sql_are_checked(tmp_path: Path) -> None:
     assert mistakes(tmp_path, "SELECT 1;  -- of a game\n", "query.sql") == [
         "1: begins with 'of': put the subject first"
+    ]
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "It is started anew.",
+        "| a cell | that of another |",
+        "## Likewise",
+        "word " * 35 + "end.",
+        "It took\n1, 2, 3, 4\nand 5 seconds.",
+        "- A first item.\n- " + "word " * 36,
+        "1. Read [this page\nanew](page.md).",
+    ],
+)
+def test_a_mistake_of_a_page_is_found(tmp_path: Path, source: str) -> None:
+    assert len(mistakes(tmp_path, source, "page.md")) == 1
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "Of this the page says nothing.",
+        "word " * 30 + "end. " + "word " * 30 + "end.",
+        "- one item of a list\n" * 20,
+        "```text\n" + "anew " * 40 + "\n```",
+        "````text\n```\nanew\n````",
+        "Use `anew` and " + "`1 2 3 4 5`.",
+        "| 1 | 2 | 3 | 4 | 5 | " + "word " * 40 + "|",
+        "A 9x9 board, int8 and UUIDv7 in [text](anew/1/2/3/4/5.md).",
+        "Ports 1, 2, 3 and 4.",
+    ],
+)
+def test_a_good_page_passes(tmp_path: Path, source: str) -> None:
+    assert mistakes(tmp_path, source, "page.md") == []
+
+
+def test_the_words_of_a_notebook_are_checked(tmp_path: Path) -> None:
+    cells = [
+        {"cell_type": "markdown", "source": ["It is made\n", "anew."]},
+        {"cell_type": "code", "source": ["anew = 1"]},
+    ]
+    assert mistakes(tmp_path, json.dumps({"cells": cells}), "page.ipynb") == [
+        "1: 'anew': write again"
     ]

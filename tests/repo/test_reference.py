@@ -10,9 +10,12 @@ FOLDER = ROOT / "docs" / "reference"
 SCRIPT = ROOT / "scripts" / "reference"
 
 
-def test_the_pages_are_fresh() -> None:
+def test_the_pages_are_fresh(database_url: str) -> None:
     done = subprocess.run(
-        [sys.executable, str(SCRIPT), "--check"], capture_output=True, text=True, check=False
+        [sys.executable, str(SCRIPT), "--check", "--database-url", database_url],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert (done.returncode, done.stderr) == (0, "")
 

@@ -1,15 +1,17 @@
 """Run files load, and mistakes in one are refused."""
 
+import re
 import tomllib
 from pathlib import Path
 
 import pytest
 
 from zerofleet import games
-from zerofleet.config import load_run, run_from_values
+from zerofleet.config import RunConfig, load_run, run_from_values
 from zerofleet.errors import ConfigError
 
 ROOT = Path(__file__).resolve().parents[2]
+RUN = run_from_values({"name": "a", "game": "othello", "goal": {"exam_error_rate": 0}})
 RUNS = sorted((ROOT / "runs").glob("*.toml"))
 
 
@@ -108,3 +110,24 @@ def test_a_game_in_the_environment_may_be_its_name(monkeypatch: pytest.MonkeyPat
     for name in ("go(size=9)", '"go(size=9)"', '{"name": "go(size=9)"}'):
         monkeypatch.setenv("ZEROFLEET_SET", f"game={name}")
         assert load_run(RUNS[0]).game.name == "go(size=9)"
+
+
+@pytest.mark.parametrize("page", ["tuning", "gpu"])
+def test_the_keys_that_a_guide_names_exist(page: str) -> None:
+    text = (ROOT / "docs" / "how-to" / f"{page}.md").read_text(encoding="utf-8")
+    prose = re.sub(r"```.*?```", "", text, flags=re.DOTALL)
+    sections = "|".join(RunConfig.model_fields)
+    named = set(re.findall(rf"`((?:{sections})\.[a-z_]+)[^`]*`", prose))
+    for key in named:
+        section, name = key.split(".")
+        model = type(getattr(RUN, section))
+        assert name in model.model_fields, key
+    assert len(named) > 5
+
+
+def test_the_recipes_of_the_tuning_guide_are_run_files() -> None:
+    text = (ROOT / "docs" / "how-to" / "tuning.md").read_text(encoding="utf-8")
+    recipes = re.findall(r"```toml\n(.*?)```", text, re.DOTALL)
+    for recipe in recipes:
+        run_from_values({"name": "a", "game": "othello"} | tomllib.loads(recipe))
+    assert len(recipes) >= 3

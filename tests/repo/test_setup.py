@@ -97,6 +97,12 @@ def test_a_run_needs_no_package_for_tests_or_checks(setup: ModuleType) -> None:
     assert "playwright" not in names(setup, "test")
 
 
+def test_the_documentation_needs_nothing_of_a_run(setup: ModuleType) -> None:
+    assert list(setup.wanted_state(["docs"])) == ["docs"]
+    assert {"docs", "run", "core", "project"} == setup.wanted_state(["docs", "run"]).keys()
+    assert not names(setup, "docs") & {"torch", "numpy", "zerofleet"}
+
+
 def test_a_package_with_another_content_is_not_installed(
     setup: ModuleType, checkout: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

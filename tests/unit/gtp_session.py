@@ -73,7 +73,7 @@ class Session:
         self.complaints: list[str] = []
         self._spoke = asyncio.Event()
         self.lines: asyncio.Queue[str | None] = asyncio.Queue()
-        options = EngineOptions(search=SearchOptions(num_simulations=10))
+        options = EngineOptions(search=SearchOptions(simulations=10))
         self.engine = Engine(
             player,  # type: ignore[arg-type]
             described(game),

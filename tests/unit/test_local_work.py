@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from zerofleet.cli.progress import one_line
+from zerofleet.cli.run_figures import one_line
 from zerofleet.fleet.figures import KINDS, EvaluatorFigures, InferenceFigures
 from zerofleet.fleet.report import RunFigures, ServiceState, work_words
 

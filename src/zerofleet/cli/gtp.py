@@ -49,7 +49,7 @@ def gtp(
     from zerofleet.rpc.player_service import SearchOptions
 
     refuse_two_services(address, run_file, data)
-    search = SearchOptions(num_simulations=simulations, leaves=leaves)
+    search = SearchOptions(simulations=simulations, leaves=leaves)
     options = EngineOptions(version=model, search=search)
     # The run's own service is on this machine and needs no credentials.
     shown = (tls, token_file, allow_plaintext) if address is not None else (None, None, False)

@@ -20,7 +20,7 @@ import typer
 
 from zerofleet import games
 from zerofleet.best_pointer import BestPointer
-from zerofleet.cli.progress import progress
+from zerofleet.cli.run_figures import progress
 from zerofleet.cli.terminal import echo, interruptible, stop_event
 from zerofleet.config import RunConfig
 from zerofleet.database import Database, migrate

@@ -80,7 +80,7 @@ class _Watched:
         """
         import json
 
-        from zerofleet.cli.status_text import status_text, status_values
+        from zerofleet.cli.run_figures import status_text, status_values
 
         monitor, address = self.monitor, self.address
         figures, disk = monitor.figures(), monitor.disk_use()

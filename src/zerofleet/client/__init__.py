@@ -21,6 +21,7 @@ from zerofleet.rpc.player_service import (
     PlayerDescription,
     PositionPrediction,
     SearchChild,
+    SearchOptions,
     SearchTable,
     Sgf,
 )
@@ -36,6 +37,7 @@ __all__ = [
     "PositionPrediction",
     "Prediction",
     "SearchChild",
+    "SearchOptions",
     "SearchTable",
     "Sgf",
 ]

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Self, TypeAlias
+from typing import Self, TypeAlias, Unpack
 
 import grpc.aio
 
@@ -124,25 +124,18 @@ class AsyncPlayer:
         self,
         position: Position = (),
         *,
-        simulations: int | None = None,
-        leaves: int = 1,
-        seed: int | None = None,
-        noise: bool = False,
         game: str = "",
         version: int | str = BEST,
+        **options: Unpack[SearchOptions],
     ) -> SearchTable:
         """Return the table at the root after a whole search.
 
         Args:
             position: the actions that lead to it.
-            simulations: number of simulations; None: as the server's run says.
-            leaves: leaves of the tree evaluated together: more is faster and weaker.
-            seed: the same seed, model and position give the same table; None: drawn by the server.
-            noise: mix Dirichlet noise into the priors of the root, as self-play does.
             game: game name; empty: the server's.
             version: model version; ``"best"``: the promoted one.
+            options: ``simulations``, ``leaves``, ``seed`` and ``noise``; see ``SearchOptions``.
         """
-        options = SearchOptions(simulations, leaves, seed, noise)
         request = self._search_request(game, position, version, options)
         return codec.decode_table(
             await retrying(
@@ -156,11 +149,9 @@ class AsyncPlayer:
         *,
         every_simulations: int = 0,
         every_seconds: float = 0.0,
-        simulations: int | None = None,
-        leaves: int = 1,
-        seed: int | None = None,
         game: str = "",
         version: int | str = BEST,
+        **options: Unpack[SearchOptions],
     ) -> AsyncGenerator[SearchTable]:
         """Yield tables while the search runs; the last one is ``done``.
 
@@ -172,13 +163,10 @@ class AsyncPlayer:
             every_simulations: a table about every this many simulations; 0: a tenth of all, unless
                 ``every_seconds`` is given.
             every_seconds: a table when this many seconds have passed since the last one.
-            simulations: number of simulations; None: as the server's run says.
-            leaves: leaves of the tree evaluated together.
-            seed: makes the answer repeatable.
             game: game name; empty: the server's.
             version: model version; ``"best"``: the promoted one.
+            options: ``simulations``, ``leaves``, ``seed`` and ``noise``; see ``SearchOptions``.
         """
-        options = SearchOptions(simulations, leaves, seed)
         request = pb.AnalyzeRequest(
             search=self._search_request(game, position, version, options),
             every_simulations=every_simulations,
@@ -211,11 +199,9 @@ class AsyncPlayer:
         position: Position = (),
         *,
         temperature: float = 0.0,
-        simulations: int | None = None,
-        leaves: int = 1,
-        seed: int | None = None,
         game: str = "",
         version: int | str = BEST,
+        **options: Unpack[SearchOptions],
     ) -> PlayedAction:
         """Search, then choose an action.
 
@@ -223,16 +209,14 @@ class AsyncPlayer:
             position: the actions that lead to it.
             temperature: 0 plays the most visited action; above 0 draws one with probability ~
                 visits^(1 / temperature).
-            simulations: number of simulations; None: as the server's run says.
-            leaves: leaves of the tree evaluated together.
-            seed: makes the answer repeatable.
             game: game name; empty: the server's.
             version: model version; ``"best"``: the promoted one.
+            options: ``simulations``, ``leaves``, ``seed`` and ``noise``; see ``SearchOptions``.
         """
         request = pb.PlayRequest(
             position=codec.encode_position(game, to_actions(position)),
             model=self._model(version),
-            options=codec.encode_options(SearchOptions(simulations, leaves, seed)),
+            options=codec.encode_options(options),
             temperature=temperature,
         )
         return codec.decode_played(

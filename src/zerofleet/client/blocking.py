@@ -5,34 +5,24 @@ from __future__ import annotations
 import asyncio
 import atexit
 import contextlib
+import functools
 import os
 import threading
 import weakref
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator
 from concurrent.futures import CancelledError, Future
 from contextlib import AbstractAsyncContextManager
-from pathlib import Path
-from typing import Any, Generic, Self, TypeVar
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
 
 from zerofleet.client.async_model import AsyncModel
-from zerofleet.client.async_player import AsyncPlayer, Position
+from zerofleet.client.async_player import AsyncPlayer
 from zerofleet.errors import ConfigError, InferenceUnavailableError
-from zerofleet.prediction import Prediction
-from zerofleet.rpc.codec import BEST
-from zerofleet.rpc.player_service import (
-    PlayedAction,
-    PlayerDescription,
-    PositionPrediction,
-    SearchTable,
-)
-
-_Answer = TypeVar("_Answer")
 
 _FINISH_SECONDS = 2.0
 _CLOSE_SECONDS = 5.0
+
+_Answer = TypeVar("_Answer")
+_Args = ParamSpec("_Args")
 _Client = TypeVar("_Client")
 
 
@@ -118,19 +108,35 @@ class Blocking(Generic[_Client]):
     gRPC's own blocking interface would need a second copy of connecting, credentials that follow
     their files, retries and deadlines. Here one loop serves all callers over one connection, and a
     call costs two switches between threads. The first call opens the client. It is closed by
-    ``close``, or when its owner is garbage-collected or the program ends.
+    ``close``, at the end of a ``with`` block, when it is garbage-collected, or when the program
+    ends.
 
     Args:
-        make: makes the client; called in the background.
+        client: opened in the background.
     """
 
-    def __init__(self, make: Callable[[], AbstractAsyncContextManager[_Client]]) -> None:
-        self._make = make
+    def __init__(self, client: AbstractAsyncContextManager[_Client]) -> None:
+        self._client = client
         self._lock = threading.Lock()
         self._entered: _Entered[_Client] | None = None
         self._closed = False
 
-    def call(self, ask: Callable[[_Client], Awaitable[_Answer]]) -> _Answer:
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connection and cancel calls in progress."""
+        with self._lock:
+            self._closed = True
+            entered, self._entered = self._entered, None
+        if entered is not None:
+            with contextlib.suppress(TimeoutError, CancelledError):
+                entered.leave().result(_CLOSE_SECONDS)
+
+    def _call(self, ask: Callable[[_Client], Awaitable[_Answer]]) -> _Answer:
         """Call the client, and wait for the answer.
 
         Raises:
@@ -142,8 +148,8 @@ class Blocking(Generic[_Client]):
         entered = self._opened()
         return entered.wait(lambda: ask(entered.client))
 
-    def iterate(self, ask: Callable[[_Client], AsyncGenerator[_Answer]]) -> Generator[_Answer]:
-        """Yield the client's answers one after the other; errors as for ``call``."""
+    def _iterate(self, ask: Callable[[_Client], AsyncGenerator[_Answer]]) -> Generator[_Answer]:
+        """Yield the client's answers one after the other; errors as for ``_call``."""
         entered = self._opened()
         answers = ask(entered.client)
         try:
@@ -153,22 +159,13 @@ class Blocking(Generic[_Client]):
             # Do not wait: garbage collection may run this in the loop's own thread.
             entered.loop.begin(answers.aclose)
 
-    def close(self) -> None:
-        """Close the client and cancel its calls."""
-        with self._lock:
-            self._closed = True
-            entered, self._entered = self._entered, None
-        if entered is not None:
-            with contextlib.suppress(TimeoutError, CancelledError):
-                entered.leave().result(_CLOSE_SECONDS)
-
     def _opened(self) -> _Entered[_Client]:
         loop = background_loop()
         with self._lock:
             if self._closed:
                 raise ConfigError("this client is closed: make another one")
             if self._entered is None:
-                self._entered = _Entered(loop, self._make)
+                self._entered = _Entered(loop, self._client)
                 weakref.finalize(self, self._entered.leave)
             return self._entered
 
@@ -180,13 +177,12 @@ class _Entered(Generic[_Client]):
         ZerofleetError: any error of the client when it is opened.
     """
 
-    def __init__(
-        self, loop: BackgroundLoop, make: Callable[[], AbstractAsyncContextManager[_Client]]
-    ) -> None:
+    def __init__(self, loop: BackgroundLoop, manager: AbstractAsyncContextManager[_Client]) -> None:
         self.loop = loop
+        self._manager = manager
         self._calls: set[Future[Any]] = set()
         self._left: Future[bool | None] | None = None
-        self._manager, self.client = loop.begin(lambda: _enter(make)).result()
+        self.client = loop.begin(manager.__aenter__).result()
 
     def wait(self, ask: Callable[[], Awaitable[_Answer]]) -> _Answer:
         """Run a call and wait for it; cancel it if the caller stops waiting."""
@@ -215,198 +211,90 @@ class _Entered(Generic[_Client]):
         return left
 
 
-async def _enter(
-    make: Callable[[], AbstractAsyncContextManager[_Client]],
-) -> tuple[AbstractAsyncContextManager[_Client], _Client]:
-    manager = make()
-    return manager, await manager.__aenter__()
+def _opened_by(
+    client: Callable[_Args, AbstractAsyncContextManager[_Client]],
+) -> Callable[[Callable[..., None]], Callable[Concatenate[Blocking[_Client], _Args], None]]:
+    """Make a constructor that takes the arguments of a client's class."""
+
+    def decorate(
+        _: Callable[..., None],
+    ) -> Callable[Concatenate[Blocking[_Client], _Args], None]:
+        @functools.wraps(client.__init__)
+        def init(self: Blocking[_Client], *args: _Args.args, **named: _Args.kwargs) -> None:
+            made = client(*args, **named)
+            Blocking.__init__(self, made)  # pyright: ignore[reportUnknownMemberType]
+
+        return init
+
+    return decorate
 
 
-class Player:
+def _blocking(
+    method: Callable[Concatenate[_Client, _Args], Coroutine[Any, Any, _Answer]],
+) -> Callable[Concatenate[Blocking[_Client], _Args], _Answer]:
+    """Make the blocking form of a client's method: same arguments, same documentation."""
+
+    @functools.wraps(method)
+    def call(self: Blocking[_Client], *args: _Args.args, **named: _Args.kwargs) -> _Answer:
+        return self._call(  # pyright: ignore[reportPrivateUsage] - it becomes a method
+            lambda client: method(client, *args, **named)
+        )
+
+    return call
+
+
+def _iterating(
+    method: Callable[Concatenate[_Client, _Args], AsyncGenerator[_Answer]],
+) -> Callable[Concatenate[Blocking[_Client], _Args], Generator[_Answer]]:
+    """Make the blocking form of a client's generator."""
+
+    @functools.wraps(method)
+    def iterate(
+        self: Blocking[_Client], *args: _Args.args, **named: _Args.kwargs
+    ) -> Generator[_Answer]:
+        return self._iterate(  # pyright: ignore[reportPrivateUsage] - it becomes a method
+            lambda client: method(client, *args, **named)
+        )
+
+    return iterate
+
+
+class Player(Blocking[AsyncPlayer]):
     """``AsyncPlayer`` with blocking methods; many threads may share one.
 
-    It connects with the first call. Use it in a ``with`` block, or ``close`` it.
-
-    Args:
-        address: ``host:port``, ``unix:path`` or any gRPC target.
-        run: name of the run whose models answer; empty: the server's.
-        timeout: seconds for an answer, all tries together; in ``analyze`` for each table.
-        tls_folder: folder with ``ca.crt``, and with ``tls.crt`` and ``tls.key`` if the server wants
-            a certificate; None: plaintext.
-        token_file: file whose first line is the bearer token.
-        allow_plaintext: allow a server on another machine without a ``tls_folder``.
-
-    Methods raise the errors of ``AsyncPlayer``'s. The first call also raises ``ConfigError`` if a
-    file cannot be used. In a process forked after the first call, every call does.
+    It connects with the first call. Use it in a ``with`` block, or ``close`` it. It takes the
+    arguments of ``AsyncPlayer`` and raises its errors. The first call also raises ``ConfigError``
+    if a file cannot be used. In a process forked after the first call, every call does.
     """
 
-    def __init__(
-        self,
-        address: str,
-        *,
-        run: str = "",
-        timeout: float = 60.0,
-        tls_folder: str | Path | None = None,
-        token_file: str | Path | None = None,
-        allow_plaintext: bool = False,
-    ) -> None:
-        self._blocking = Blocking(
-            lambda: AsyncPlayer(
-                address,
-                run=run,
-                timeout=timeout,
-                tls_folder=tls_folder,
-                token_file=token_file,
-                allow_plaintext=allow_plaintext,
-            )
-        )
+    @_opened_by(AsyncPlayer)
+    def __init__(self) -> None:
+        """See ``AsyncPlayer``."""
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Close the connection and cancel calls in progress."""
-        self._blocking.close()
-
-    def describe(self) -> PlayerDescription:
-        """See ``AsyncPlayer.describe``."""
-        return self._blocking.call(lambda player: player.describe())
-
-    def predict(
-        self, position: Position = (), *, game: str = "", version: int | str = BEST
-    ) -> PositionPrediction:
-        """See ``AsyncPlayer.predict``."""
-        return self._blocking.call(
-            lambda player: player.predict(position, game=game, version=version)
-        )
-
-    def search(
-        self,
-        position: Position = (),
-        *,
-        simulations: int | None = None,
-        leaves: int = 1,
-        seed: int | None = None,
-        noise: bool = False,
-        game: str = "",
-        version: int | str = BEST,
-    ) -> SearchTable:
-        """See ``AsyncPlayer.search``."""
-        return self._blocking.call(
-            lambda player: player.search(
-                position,
-                simulations=simulations,
-                leaves=leaves,
-                seed=seed,
-                noise=noise,
-                game=game,
-                version=version,
-            )
-        )
-
-    def analyze(
-        self,
-        position: Position = (),
-        *,
-        every_simulations: int = 0,
-        every_seconds: float = 0.0,
-        simulations: int | None = None,
-        leaves: int = 1,
-        seed: int | None = None,
-        game: str = "",
-        version: int | str = BEST,
-    ) -> Generator[SearchTable, None, None]:
-        """See ``AsyncPlayer.analyze``; the search ends when the generator is closed or left."""
-        return self._blocking.iterate(
-            lambda player: player.analyze(
-                position,
-                every_simulations=every_simulations,
-                every_seconds=every_seconds,
-                simulations=simulations,
-                leaves=leaves,
-                seed=seed,
-                game=game,
-                version=version,
-            )
-        )
-
-    def play(
-        self,
-        position: Position = (),
-        *,
-        temperature: float = 0.0,
-        simulations: int | None = None,
-        leaves: int = 1,
-        seed: int | None = None,
-        game: str = "",
-        version: int | str = BEST,
-    ) -> PlayedAction:
-        """See ``AsyncPlayer.play``."""
-        return self._blocking.call(
-            lambda player: player.play(
-                position,
-                temperature=temperature,
-                simulations=simulations,
-                leaves=leaves,
-                seed=seed,
-                game=game,
-                version=version,
-            )
-        )
+    describe = _blocking(AsyncPlayer.describe)
+    """See ``AsyncPlayer.describe``."""
+    predict = _blocking(AsyncPlayer.predict)
+    """See ``AsyncPlayer.predict``."""
+    search = _blocking(AsyncPlayer.search)
+    """See ``AsyncPlayer.search``."""
+    analyze = _iterating(AsyncPlayer.analyze)
+    """See ``AsyncPlayer.analyze``; the search ends when the generator is closed or left."""
+    play = _blocking(AsyncPlayer.play)
+    """See ``AsyncPlayer.play``."""
 
 
-class Model:
-    """``AsyncModel``, whose method blocks here; many threads may share one.
+class Model(Blocking[AsyncModel]):
+    """``AsyncModel`` with blocking methods; many threads may share one.
 
-    It connects with the first call. Use it in a ``with`` block, or ``close`` it.
-
-    Args:
-        address: ``host:port``, ``unix:path`` or any gRPC target.
-        run: name of the run whose models answer.
-        version, precision, message_rows, timeout: see ``AsyncModel``.
-        tls_folder, token_file, allow_plaintext: see ``AsyncPlayer``.
+    It connects with the first call. Use it in a ``with`` block, or ``close`` it. It takes the
+    arguments of ``AsyncModel`` and raises its errors; see ``Player`` for two more errors.
     """
 
-    def __init__(
-        self,
-        address: str,
-        run: str,
-        *,
-        version: int | str = BEST,
-        precision: str | None = None,
-        message_rows: int = 256,
-        timeout: float = 30.0,
-        tls_folder: str | Path | None = None,
-        token_file: str | Path | None = None,
-        allow_plaintext: bool = False,
-    ) -> None:
-        self._blocking = Blocking(
-            lambda: AsyncModel(
-                address,
-                run,
-                version=version,
-                precision=precision,
-                message_rows=message_rows,
-                timeout=timeout,
-                tls_folder=tls_folder,
-                token_file=token_file,
-                allow_plaintext=allow_plaintext,
-            )
-        )
+    @_opened_by(AsyncModel)
+    def __init__(self) -> None:
+        """See ``AsyncModel``."""
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Close the connection and cancel calls in progress."""
-        self._blocking.close()
-
-    def predict(self, observations: NDArray[np.uint8]) -> Prediction:
-        """See ``AsyncModel.predict``."""
-        return self._blocking.call(lambda model: model.predict(observations))
+    ready = _blocking(AsyncModel.ready)
+    """See ``AsyncModel.ready``."""
+    predict = _blocking(AsyncModel.predict)
+    """See ``AsyncModel.predict``."""

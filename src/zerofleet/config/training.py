@@ -74,8 +74,8 @@ class TrainerSection(Section):
     momentum: float = Field(default=0.9, ge=0, lt=1)
     """Momentum of SGD and Muon; for AdamW, the decay of the gradient's mean."""
     l2: float = Field(default=1e-4, ge=0)
-    """L2 regularization: weight c of ``c * |theta|^2`` in the loss. It applies to SGD, and with
-    Muon to the weights that take an SGD step."""
+    """L2 regularization: factor of the sum of squared weights in the loss. It applies to SGD, and
+    with Muon to the weights that take an SGD step."""
     weight_decay: float = Field(default=0.01, ge=0)
     """Decoupled weight decay of AdamW, and of Muon for its kernels. Each step subtracts
     ``learning_rate * weight_decay * weight``."""

@@ -85,7 +85,7 @@ class Stage:
     """Calibration of the value in one quarter of the games, for the player to move."""
 
     stage: int  # 1 to 4
-    positions: int
+    positions: int  # positions of the batch
     predicted: float  # mean value
     actual: float  # mean result
     squared_error: float  # mean (result - v)^2
@@ -99,7 +99,7 @@ ABSURD_LOSS = 100.0
 class Measurement:
     """Quality of the network's predictions for a batch, in evaluation mode; means over it."""
 
-    positions: int
+    positions: int  # positions in the batch
     policy_loss: float  # cross-entropy -pi^T log p, nats
     value_loss: float  # squared error of v and the value target
     policy_error: float | None  # standard error of policy_loss; None with fewer than two games
@@ -107,13 +107,13 @@ class Measurement:
     # AlphaGo Zero's loss, whatever the run minimises: both, weighted, and an l2 term
     total_loss: float
     policy_entropy: float  # entropy of p, nats
-    target_entropy: float  # of pi, nats: the lower bound of policy_loss
+    target_entropy: float  # entropy of pi, nats: the lower bound of policy_loss
     policy_agreement: float  # share of positions where the network's first choice is the search's
     search_kl: float  # KL(pi || p), nats: policy_loss above its lower bound
     explained_variance: float | None  # 1 - mean (result - v)^2 / variance of the results, if any
     value_bias: float  # mean of v - result
     distinct_share: float  # share of distinct observations in the batch
-    age_games: float  # mean age
+    age_games: float  # mean age of the positions, in games
     calibration: tuple[Stage, ...]  # stages that occur in the batch
 
     @property
@@ -150,6 +150,7 @@ class VariantFigures:
     value_difference: float | None = None
     """Mean absolute difference of the values; None: the comparison failed."""
     accepted: bool = False
+    """Whether the trainer published it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,6 +162,7 @@ class TrainerFigures:
     games: int = 0
     """Games in the training window."""
     held_out_games: int = 0
+    """Games in the validation set."""
     rejected_games: int = 0
     """Games that did not replay."""
     positions: int = 0
@@ -223,11 +225,13 @@ class EvaluatorFigures:
     best_version: int = 0
     """The best model; 0 before the first promotion."""
     match_in_play: bool = False
+    """Whether a promotion match is being played."""
     candidate: int | None = None
     """Candidate of the newest match; the following figures are that match's."""
     match_games: int = 0
-    """Games stored."""
+    """Games stored of that match."""
     match_most_games: int = 0
+    """Most games that the match can take."""
     match_pairs_counted: float | None = None
     """Pairs without duplicates."""
     match_score: float | None = None
@@ -235,17 +239,21 @@ class EvaluatorFigures:
     match_llr: float | None = None
     """Log-likelihood ratio of a sequential test."""
     trial_in_play: bool = False
+    """Whether a test match is being played."""
     trial_games: int = 0
     """Games stored of the newest test match."""
     trial_most_games: int = 0
+    """Games that were requested of it."""
     trial_score: float | None = None
     """Score of its first player, 0 to 1."""
     rating_in_play: bool = False
+    """Whether rating games are being played."""
     rating_player: int | None = None
     """The model that was rated last."""
     rating_player_games: int = 0
     """Stored games of that model."""
     rating_player_most_games: int = 0
+    """Games that its rating takes."""
     rating_games: int = 0
     """Rating games of all models."""
     games_in_play: tuple[str, ...] = ()
@@ -257,9 +265,11 @@ class EvaluatorFigures:
     exam_value_error: float | None = None
     """Mean squared error of the searched value in the same exam."""
     good_exam_error_rate: float | None = None
-    """Error rate in positions near good play; the next two as above."""
+    """Error rate of the newest exam in positions near good play."""
     good_exam_prior_error_rate: float | None = None
+    """Error rate of the prior alone in that exam."""
     good_exam_value_error: float | None = None
+    """Mean squared error of the searched value in that exam."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ import math
 import sys
 import threading
 from collections.abc import AsyncGenerator, Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 
 from zerofleet import __version__
 from zerofleet.client import AsyncPlayer
@@ -49,7 +49,6 @@ _ANALYSIS_EDGES = 5_000_000
 # Lizzie takes the first word for a version of Leela Zero and warns below 0.15. We speak the
 # lz-analyze and lz-genmove_analyze of this version.
 _DIALECT_VERSION = "0.17"
-_RUN_FILES = SearchOptions()
 
 _DEFAULT_CENTISECONDS = 100
 _IGNORED = ("ownership", "ownershipStdev", "movesOwnership", "movesOwnershipStdev", "pvVisits")
@@ -177,7 +176,8 @@ class EngineOptions:
     """The options of the engine's searches."""
 
     version: str = BEST
-    search: SearchOptions = _RUN_FILES  # for a move; an analysis has no end of its own
+    search: SearchOptions = field(default_factory=SearchOptions)
+    """Options for a move; an analysis has no end of its own."""
 
 
 class Engine:
@@ -282,7 +282,7 @@ class Engine:
             return "0"
         if name != _MAX_VISITS:
             raise GtpError(f"unknown parameter '{name}': there are {_MAX_VISITS} and {_ADVANTAGE}")
-        return str(self._search.num_simulations or self._description.num_simulations)
+        return str(self._search.get("simulations") or self._description.num_simulations)
 
     def _set_parameter(self, name: str, value: str) -> str:
         self._get_parameter(name)
@@ -293,7 +293,7 @@ class Engine:
         simulations, most = parse_number(value, name), self._description.max_simulations
         if not 1 <= simulations <= most:
             raise GtpError(f"{name} is {value}: give 1 to {most}")
-        self._search = replace(self._search, num_simulations=simulations)
+        self._search = self._search | SearchOptions(simulations=simulations)
         return ""
 
     async def _raw_nn(self, command: Command) -> str:
@@ -353,7 +353,7 @@ class Engine:
         """Search until the next line comes."""
         shown = _Shown(parse_options(command.arguments), _ANALYZE[command.name])
         most = analysis_simulations(self._description)
-        options = replace(self._search, num_simulations=most)
+        options = self._search | SearchOptions(simulations=most)
         # Errors in the position are reported before the search begins.
         tables = self._tables(shown.options.player, options, shown.options.seconds)
         response = _Response(command)
@@ -396,10 +396,8 @@ class Engine:
             self._board.position.asked_as(player),
             game=self._description.game,
             version=self._requested_version,
-            simulations=options.num_simulations,
-            leaves=options.leaves,
-            seed=options.seed,
             every_seconds=seconds,
+            **options,
         )
 
     def _show(self, table: SearchTable, shown: _Shown) -> None:

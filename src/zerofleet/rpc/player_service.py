@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypedDict
 
 import grpc.aio
 
@@ -51,14 +51,17 @@ class PlayerDescription:
     max_simulations: int  # upper limit of a search
 
 
-@dataclass(frozen=True, slots=True)
-class SearchOptions:
-    """Options of a search; the defaults are the run file's."""
+class SearchOptions(TypedDict, total=False):
+    """Options of a search. They are keywords of the calls of ``zerofleet.client``."""
 
-    num_simulations: int | None = None
-    leaves: int = 1  # leaves of one tree evaluated together: more is faster and weaker
-    seed: int | None = None  # None: drawn by the server
-    noise: bool = False  # Dirichlet noise in the root's priors
+    simulations: int | None
+    """Number of simulations; None or absent: as the server's run says."""
+    leaves: int
+    """Leaves of the tree evaluated together: more is faster and weaker; absent: 1."""
+    seed: int | None
+    """The same seed, model and position give the same table; None or absent: the server draws."""
+    noise: bool
+    """Whether Dirichlet noise is mixed into the root's priors, as in self-play; absent: no."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +153,7 @@ class PlayerBackend(Protocol):
         *,
         run: str = "",
         version: str = BEST,
-        options: SearchOptions = SearchOptions(),
+        options: SearchOptions,
     ) -> SearchTable:
         """Return the table after a whole search."""
         ...
@@ -162,7 +165,7 @@ class PlayerBackend(Protocol):
         *,
         run: str = "",
         version: str = BEST,
-        options: SearchOptions = SearchOptions(),
+        options: SearchOptions,
         every_simulations: int = 0,
         every_seconds: float = 0.0,
     ) -> AsyncGenerator[SearchTable]:
@@ -180,7 +183,7 @@ class PlayerBackend(Protocol):
         *,
         run: str = "",
         version: str = BEST,
-        options: SearchOptions = SearchOptions(),
+        options: SearchOptions,
         temperature: float = 0.0,
     ) -> PlayedAction:
         """Choose an action: the most visited, or at a temperature a sample of the visits."""
@@ -274,14 +277,18 @@ def encode_options(options: SearchOptions) -> pb.SearchOptions:
     """Encode options.
 
     Raises:
+        TypeError: there is no option of such a name.
         InvalidRequestError: a number that the message cannot hold.
     """
+    known = SearchOptions.__annotations__
+    if unknown := options.keys() - known.keys():
+        raise TypeError(f"unexpected option '{min(unknown)}': a search has {', '.join(known)}")
     try:
         return pb.SearchOptions(
-            num_simulations=options.num_simulations or 0,
-            leaves=options.leaves,
-            seed=options.seed,
-            noise=options.noise,
+            num_simulations=options.get("simulations") or 0,
+            leaves=options.get("leaves", 1),
+            seed=options.get("seed"),
+            noise=options.get("noise", False),
         )
     except (TypeError, ValueError) as error:
         raise InvalidRequestError(f"search options {options}: {error}") from error
@@ -290,7 +297,7 @@ def encode_options(options: SearchOptions) -> pb.SearchOptions:
 def decode_options(options: pb.SearchOptions) -> SearchOptions:
     """Decode options, with 0 as unset."""
     return SearchOptions(
-        num_simulations=options.num_simulations or None,
+        simulations=options.num_simulations or None,
         leaves=options.leaves or 1,
         seed=options.seed if options.HasField("seed") else None,
         noise=options.noise,

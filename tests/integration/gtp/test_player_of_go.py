@@ -76,7 +76,7 @@ async def test_a_table_every_so_many_seconds(player_server: Any) -> None:
 async def test_a_search_ends_when_its_client_leaves(player_server: Any) -> None:
     """The network answers a few times and then hangs: only leaving ends the search."""
     gate = threading.Semaphore(5)
-    options = SearchOptions(num_simulations=20_000)
+    options = SearchOptions(simulations=20_000)
     async with (
         player_server(
             GAME, SearchSection(num_simulations=100, cache_positions=0, prove_results=False), gate

@@ -34,7 +34,7 @@ TENSORS = (
     *("ServerLive", "ServerReady", "ModelReady", "ServerMetadata", "ModelMetadata"),
     *("ModelConfig", "ModelInfer"),
 )
-WHO_MAY_CALL = {  # as docs/how-to/security.md has it
+WHO_MAY_CALL = {  # as docs/reference/security.md has it
     **{f"/{INFERENCE}/{name}": EVERYBODY for name in TENSORS},
     f"/{INFERENCE}/ModelStreamInfer": {"worker", "admin"},
     f"/{INFERENCE}/ModelStatistics": {"admin"},

@@ -47,8 +47,8 @@ WHERE
 GROUP BY run, first_model, opening;
 COMMENT ON VIEW openings IS
     'The first three moves of self-play games by model; first_player_score counts draws half. Games '
-    'that begin with random or repeated moves are left out, except those that an earlier version '
-    'stored and whose searches are no longer kept.';
+    'that begin with random or repeated moves are left out, unless an earlier version stored them '
+    'and their searches were deleted.';
 
 CREATE VIEW value_calibration AS
 SELECT

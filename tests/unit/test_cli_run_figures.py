@@ -12,8 +12,14 @@ from rich.console import Console
 
 from zerofleet import cli
 from zerofleet.cli.local_run import LocalRun, Until, final_report, lost_text
-from zerofleet.cli.progress import LiveTable, PlainLines, draw, one_line
-from zerofleet.cli.status_text import status_text, status_values
+from zerofleet.cli.run_figures import (
+    LiveTable,
+    PlainLines,
+    draw,
+    one_line,
+    status_text,
+    status_values,
+)
 from zerofleet.config import run_from_values
 from zerofleet.database import Kept, RecentPlay
 from zerofleet.fleet.disk import DiskUse, FolderSizes
