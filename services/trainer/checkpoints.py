@@ -4,6 +4,9 @@ A checkpoint is two files. ``<name>.safetensors`` has the tensors. The manifest 
 the rest of the state and the sha256 of both. Each file is written under a temporary name, fsynced
 and renamed; the manifest comes last.
 
+``initial.safetensors`` has the weights that a new run starts from, if it does not start from random
+ones. ``zerofleet up --from`` writes it.
+
 A name starts with the fence epoch. A trainer may not know yet that another one has replaced it. Its
 checkpoints still never look newer than its successor's.
 """
@@ -42,6 +45,7 @@ from zerofleet.models.model_store import ModelStore
 from zerofleet.waiting import Backoff, Waits
 
 KEEP = 3
+INITIAL = "initial.safetensors"
 _NAME = re.compile(r"checkpoint-(\d+)-(\d+)\.json")
 _FILE = re.compile(r"checkpoint-(\d+)-\d+\.(?:json|safetensors)(?:\.tmp)?")
 
@@ -274,6 +278,7 @@ class Checkpoints:
                     f"{self._folder.folder} holds no whole checkpoint: give the folder that has "
                     "them, or start a run of another name"
                 )
+            self._start_from_initial_weights()
             self.save()
             return
         state, training = checkpoint.state, self._training
@@ -291,6 +296,17 @@ class Checkpoints:
         training.paid_tx = state.next_tx if published_step is not None else 0
         self._saved_step = state.step
         _log.info("checkpoint_restored", step=state.step, path=str(checkpoint.path))
+
+    def _start_from_initial_weights(self) -> None:
+        path = self._folder.folder / INITIAL
+        if not path.exists():
+            return
+        try:
+            weights = load_tensors(path.read_bytes())
+        except safetensors.SafetensorError as error:
+            raise ConfigError(f"the starting weights {path} are damaged: {error}") from error
+        self._training.learner.start_from(weights)
+        _log.info("started_from_weights", path=str(path))
 
     @property
     def due(self) -> bool:

@@ -1,4 +1,7 @@
-"""The notebook of the tutorials runs from top to bottom, and is committed with its outputs."""
+"""The notebook of the tutorials runs from top to bottom, and is committed with its outputs.
+
+After a change: ``jupyter execute --inplace docs/tutorials/how_it_works.ipynb``.
+"""
 
 from pathlib import Path
 

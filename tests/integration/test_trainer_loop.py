@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 import psycopg2
 import pytest
+import torch
+from safetensors.torch import save as save_tensors
 from structlog.testing import capture_logs
 
 from tests.support.random_records import changed, target_record
@@ -26,12 +28,13 @@ from zerofleet.fleet import figures
 from zerofleet.fleet.figures import TrainerFigures
 from zerofleet.fleet.heartbeat import Heartbeat, Heartbeats
 from zerofleet.games import spec
+from zerofleet.learning.learner import Learner
 from zerofleet.local.postgres import EmbeddedPostgres
 from zerofleet.local.postgres_cluster import find_programs
 from zerofleet.models.folder import ModelFolder
 from zerofleet.models.session import ModelSession
 from zerofleet.records import GameRecord, is_held_out
-from zerofleet.services.trainer.checkpoints import CheckpointFolder, Checkpoints
+from zerofleet.services.trainer.checkpoints import INITIAL, CheckpointFolder, Checkpoints
 
 pytestmark = pytest.mark.slow
 
@@ -150,6 +153,38 @@ def test_first_model_at_once_and_then_it_says_what_it_waits_for(
     policy_logits, value = session.run(np.zeros((1, 4), np.uint8))
     assert policy_logits.shape == (1, 9)
     assert value.shape == (1,)
+
+
+def test_a_new_run_starts_from_given_weights(surroundings: Surroundings) -> None:
+    checkpoints = surroundings.folder / "checkpoints" / "loop"
+    other = Learner(spec("tic_tac_toe"), a_run().model_copy(update={"seed": 9}))
+    checkpoints.mkdir(parents=True)
+    (checkpoints / INITIAL).write_bytes(save_tensors(other.state()))
+    surroundings.train_until(lambda: surroundings.waits_for("50 positions"))
+    newest = CheckpointFolder(checkpoints).newest()
+    assert newest is not None
+    expected = other.network.state_dict()
+    for name, tensor in expected.items():
+        assert tensor.equal(newest.tensors[f"network.{name}"]), name
+    [model] = surroundings.database.models("loop")
+    session = ModelSession(
+        ModelFolder(surroundings.folder / "models", "loop").read_verified(model.sha256),
+        spec("tic_tac_toe"),
+    )
+    observation = np.zeros((1, 4), np.uint8)
+    _, value = session.run(observation)
+    with torch.no_grad():
+        assert value == pytest.approx(
+            other.network.eval()(torch.from_numpy(observation))[1].numpy(), abs=1e-4
+        )
+
+
+def test_damaged_starting_weights_are_refused(surroundings: Surroundings) -> None:
+    checkpoints = surroundings.folder / "checkpoints" / "loop"
+    checkpoints.mkdir(parents=True)
+    (checkpoints / INITIAL).write_bytes(b"no tensors")
+    with surroundings.training() as running, pytest.raises(ConfigError, match="are damaged"):
+        running.result(DEADLINE)
 
 
 def test_trains_as_much_as_the_games_paid_for(surroundings: Surroundings) -> None:

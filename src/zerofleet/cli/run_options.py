@@ -26,7 +26,7 @@ DEFAULT_ROOT = Path("zerofleet-data")
 
 RunFile = Annotated[
     Path | None,
-    typer.Argument(metavar="RUN.toml", help="Run file, or its name: its default data folder."),
+    typer.Argument(metavar="RUN", help="Run file or name of a run; or a trained model: go9."),
 ]
 DataOption = Annotated[
     Path | None,
@@ -100,6 +100,8 @@ def _chosen_folder(data: Path | None, run_file: Path | None) -> DataFolder:
     if run_file is not None:
         from zerofleet.config import load_run
 
+        if data is None and (model := _trained_model(run_file)) is not None:
+            return model
         name = load_run(run_file).name
         folder = DataFolder.open(data or default_folder(name))
         if folder.run != name:
@@ -120,6 +122,36 @@ def _chosen_folder(data: Path | None, run_file: Path | None) -> DataFolder:
     others = f", used last of {len(folders)}" if len(folders) > 1 else ""
     echo(f"data folder: {folder}{others}", err=True)
     return DataFolder.open(folder)
+
+
+def _trained_model(name: Path) -> DataFolder | None:
+    """Return the data folder of the trained model of a name; None if the name means a run.
+
+    Raises:
+        ConfigError: the name is neither that of a trained model nor of a run.
+    """
+    from zerofleet.config import find_run_file
+    from zerofleet.local.trained_models import trained_models
+
+    if name.parent != Path() or name.suffix or name.is_file():
+        return None
+    models = trained_models()
+    if _is_data_folder(default_folder(str(name))):
+        return None
+    if str(name) in models:
+        echo(f"no run {name} here: using the trained model that comes with zerofleet", err=True)
+        return models[str(name)].data_folder()
+    if find_run_file(name).is_file():
+        return None
+    runs = sorted(path.name for path in DEFAULT_ROOT.glob("*") if _is_data_folder(path))
+    here = f"; runs in {DEFAULT_ROOT}/: {', '.join(runs)}" if runs else ""
+    raise ConfigError(
+        f"there is no run and no trained model '{name}'. Trained models: {', '.join(models)}{here}"
+    )
+
+
+def _is_data_folder(path: Path) -> bool:
+    return (path / MARKER).exists()
 
 
 def _last_use(folder: Path) -> float:

@@ -17,6 +17,7 @@ from zerofleet.errors import ConfigError
 if TYPE_CHECKING:
     from zerofleet.config import Overrides, RunConfig
     from zerofleet.local.data_folder import DataFolder
+    from zerofleet.local.trained_models import StartingWeights
 
 
 _CHECKED_GAMES = 10
@@ -39,6 +40,15 @@ def up(
             "up (budget); at the run file's [goal] (goal); or on Ctrl-C only (forever).",
         ),
     ] = "forever",
+    start_from: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="MODEL",
+            help="Start a new run from a trained model (connect_four), or from the newest "
+            "checkpoint of another data folder [random weights].",
+        ),
+    ] = None,
     workers: Annotated[int, typer.Option(min=1, help="Self-play processes.")] = 1,
     port: Annotated[
         int | None, typer.Option(min=1, max=65535, help="Port of the inference service [free].")
@@ -85,11 +95,14 @@ def up(
         DataFolder.open(own).undo_killed_start()
     overrides = Overrides.read(override or [])
     run = _checked_run(run_file, overrides)
+    weights = None if start_from is None else _starting_weights(start_from, run)
     os.environ.pop(SET_VARIABLE, None)  # children read the copy, which has its keys
     ending = parsed.of_run(run, run_file)
     with Start(data or default_folder(run.name), run, run_file, overrides) as start:
         if start.folder.is_of_1_0():
             _tell_of_1_0(start.folder, run_file)
+        if weights is not None:
+            weights.keep(start.folder)
         if has_own_postgres(start.folder, database_url):
             run = with_disk_limit(run)
         local_run = LocalRun(
@@ -105,6 +118,20 @@ def up(
         reached = local_run.go(database_url, redis_url, start)
     if not reached:
         raise typer.Exit(130)  # as shells report an interrupted program
+
+
+def _starting_weights(source: str, run: RunConfig) -> StartingWeights:
+    """Return the weights of ``--from``, checked against the run.
+
+    Raises:
+        ConfigError: there are none, or they do not fit the run.
+    """
+    from zerofleet import games
+    from zerofleet.local.trained_models import StartingWeights
+
+    weights = StartingWeights.find(source)
+    weights.check(run, games.spec(run.game.name))
+    return weights
 
 
 def _tell_of_1_0(folder: DataFolder, run_file: Path) -> None:

@@ -285,6 +285,30 @@ class Learner:
             self._precision.loss_scale.restore(state["loss_scale"])
         self.step, self.samples, self.seconds = step, samples, seconds
 
+    def start_from(self, weights: Mapping[str, Tensor]) -> None:
+        """Begin with the weights of another run's network, and with a new optimizer.
+
+        Auxiliary heads that they lack keep their first weights.
+
+        Args:
+            weights: tensors named as in ``state()``: ``network.tower.0.0.weight`` and so on.
+
+        Raises:
+            ConfigError: they are of a network of other sizes.
+        """
+        ours = self.network.state_dict()
+        given = {name: each for name, each in _below("network", weights).items() if name in ours}
+        heads = {name: each for name, each in ours.items() if name.startswith("auxiliary.")}
+        if difference := _difference(heads | given, ours):
+            raise ConfigError(
+                f"the starting weights are of a different network ({difference}): give [network] "
+                "of the run file the values of the model that the run starts from"
+            )
+        self.network.load_state_dict(heads | given)
+        if self._average is not None:
+            average = self._average.network.state_dict()  # without auxiliary heads
+            self._average.network.load_state_dict({name: given[name] for name in average})
+
     def share(self) -> None:
         """Let every process of the team continue from here."""
         if self._team.size > 1:

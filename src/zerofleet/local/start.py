@@ -89,7 +89,7 @@ class LastCheckpoint:
     def _differences(self, run: RunConfig, spec: GameSpec) -> list[tuple[str, object, object]]:
         """Return key, value of the run file and value of the checkpoint where they differ."""
         wanted = {f"network.{key}": value for key, value in run.network}
-        found = {f"network.{key}": value for key, value in self._network().items()}
+        found = {f"network.{key}": value for key, value in network_keys(self.shapes).items()}
         offered = {
             "soft_policy": True,
             "opponent_policy": True,
@@ -111,33 +111,45 @@ class LastCheckpoint:
             differences.append(("trainer.optimizer", optimizer, known))
         return differences
 
-    def _network(self) -> dict[str, object]:
-        """Return the keys of ``[network]`` that the shapes show."""
-        blocks = len({name.split(".")[2] for name in self.shapes if _in_tower(name)}) - 1
-        is_convolutional = self._has("network.policy_head.points.")
-        has_filters = self._has("network.policy_head.filters.")
-        filters = "policy_head.filters.0.weight" if has_filters else "policy_head.0.0.weight"
-        keys: dict[str, object] = {
-            "blocks": blocks,
-            "channels": self._size("tower.0.0.weight"),
-            "policy_channels": self._size(filters),
-            "policy_head": "convolutional" if is_convolutional else "dense",
-            "value_channels": self._size("value_head.0.0.weight"),
-            "value_hidden": self._size("value_head.2.weight"),
-            "value_head": "scalar" if self._size("value_head.4.weight") == 1 else "outcome",
-        }
-        if blocks >= _POOLED_EVERY or not is_convolutional:  # otherwise no shape reveals it
-            has_block = any(".first_norm." in name for name in self.shapes)
-            keys["global_pooling"] = has_block or self._has("network.policy_head.last.")
-        if blocks:
-            keys["squeeze_excitation"] = any(".gate." in name for name in self.shapes)
-        return keys
-
     def _size(self, weight: str, axis: int = 0) -> int:
         return self.shapes[f"network.{weight}"][axis]
 
     def _has(self, start: str) -> bool:
         return any(name.startswith(start) for name in self.shapes)
+
+
+def network_keys(shapes: Mapping[str, tuple[int, ...]]) -> dict[str, object]:
+    """Return the keys of ``[network]`` that the shapes of a network's tensors show.
+
+    Args:
+        shapes: by name; those of the network begin with ``network.``.
+    """
+
+    def size(weight: str) -> int:
+        return shapes[f"network.{weight}"][0]
+
+    def has(start: str) -> bool:
+        return any(name.startswith(start) for name in shapes)
+
+    blocks = len({name.split(".")[2] for name in shapes if _in_tower(name)}) - 1
+    is_convolutional = has("network.policy_head.points.")
+    has_filters = has("network.policy_head.filters.")
+    filters = "policy_head.filters.0.weight" if has_filters else "policy_head.0.0.weight"
+    keys: dict[str, object] = {
+        "blocks": blocks,
+        "channels": size("tower.0.0.weight"),
+        "policy_channels": size(filters),
+        "policy_head": "convolutional" if is_convolutional else "dense",
+        "value_channels": size("value_head.0.0.weight"),
+        "value_hidden": size("value_head.2.weight"),
+        "value_head": "scalar" if size("value_head.4.weight") == 1 else "outcome",
+    }
+    if blocks >= _POOLED_EVERY or not is_convolutional:  # otherwise no shape reveals it
+        has_block = any(".first_norm." in name for name in shapes)
+        keys["global_pooling"] = has_block or has("network.policy_head.last.")
+    if blocks:
+        keys["squeeze_excitation"] = any(".gate." in name for name in shapes)
+    return keys
 
 
 def _in_tower(name: str) -> bool:
