@@ -38,6 +38,7 @@ VIEW = re.compile(r"^CREATE VIEW (\w+)", re.MULTILINE)
 OF_A_FLEET = {
     "breakthrough.py",
     "go5.toml",
+    "mine.toml",
     "page.json",
     "pylock.toml",
     "RUN.toml",
