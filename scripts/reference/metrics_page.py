@@ -19,14 +19,14 @@ from zerofleet.fleet import figures as fleet_figures
 from zerofleet.fleet.need import Need
 from zerofleet.service import Pulse
 from zerofleet.services.autoscaler.desired_replicas import Desired, DesiredReplicas, ScalingReason
-from zerofleet.services.autoscaler.metrics import WatchCollector
+from zerofleet.services.autoscaler.service import WatchCollector
 from zerofleet.services.dashboard.service import PageServer
-from zerofleet.services.evaluator.metrics import PulseCollector
+from zerofleet.services.evaluator.service import PulseCollector
 from zerofleet.services.inference.batcher import Statistics
-from zerofleet.services.inference.metrics import InferenceCollector
-from zerofleet.services.selfplay.metrics import WorkerCollector
+from zerofleet.services.inference.service import InferenceCollector
 from zerofleet.services.selfplay.pace import PlayTotals
-from zerofleet.services.trainer.metrics import TrainerCollector
+from zerofleet.services.selfplay.service import WorkerCollector
+from zerofleet.services.trainer.service import TrainerCollector
 
 HEAD = """# Metrics
 

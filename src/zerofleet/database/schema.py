@@ -1,9 +1,9 @@
 """The schema that this code requires: tables of a revision, and our functions and views.
 
-Tables change by Alembic's revisions (``migrations/versions``). Functions, views and rights are
-defined once each, in files that a migration executes from the first to the last line whenever one
-of them has changed. The database stores a digest of these files with their version of zerofleet, so
-that an older version does not replace them with its own.
+Tables change by Alembic's revisions (``migrations/versions``). Functions, views, comments and
+rights are defined once each, in files that a migration executes from the first to the last line
+whenever one of them has changed. The database stores a digest of these files with their version of
+zerofleet, so that an older version does not replace them with its own.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ TABLES = (
 BEFORE_TABLES = ("rights/roles.sql", "rights/server.sql")
 """Files that each migration executes before the tables' revisions, in this order."""
 AFTER_TABLES = (
+    "tables/comments.sql",
     "functions/triggers.sql",
     "functions/runs.sql",
     "functions/retention.sql",

@@ -13,7 +13,7 @@ CREATE TABLE matches (
     epoch bigint NOT NULL,
     created_at timestamptz NOT NULL DEFAULT now(),
     left_out text,
-    -- Of a gate alone, from here on.
+    -- Only promotion matches have the columns from here on.
     threshold real,
     test text CHECK (test IN ('fixed', 'sprt')),
     sprt_elo0 double precision,
@@ -49,46 +49,6 @@ CREATE UNIQUE INDEX matches_once ON matches (run, kind, player, opponent) WHERE 
 CREATE INDEX matches_newest ON matches (run, kind, match_id);
 CREATE INDEX matches_of_player ON matches (run, player_version, match_id);
 CREATE INDEX matches_of_opponent ON matches (run, opponent_version, match_id);
-COMMENT ON TABLE matches IS
-    'Games between two players of a run. What becomes of them follows from match_games alone.';
-COMMENT ON COLUMN matches.kind IS
-    'gate: a candidate against the best model of its time, for a verdict. rating: a promoted model '
-    'against an earlier one or an anchor; two players have one such match. trial: asked for by a '
-    'person, with `zerofleet match`; it decides nothing.';
-COMMENT ON COLUMN matches.player IS
-    'A model''s version (12), a version in one precision (12/int8), or an anchor: random, search (no '
-    'network), gnugo:LEVEL. Of a gate, the candidate.';
-COMMENT ON COLUMN matches.opponent IS 'The same; of a gate, the model that was best.';
-COMMENT ON COLUMN matches.player_version IS 'Of a player that is a model.';
-COMMENT ON COLUMN matches.opponent_version IS 'Of an opponent that is a model.';
-COMMENT ON COLUMN matches.games IS 'Games that the match has when it is over; sprt: the most it has.';
-COMMENT ON COLUMN matches.seed IS 'Of the openings, and of what random draws.';
-COMMENT ON COLUMN matches.epoch IS 'Fence of the evaluator that last wrote the row, or a game of it.';
-COMMENT ON COLUMN matches.left_out IS
-    'Why no games of a trial are played any more; null: they are. Asked for again, it is tried again.';
-COMMENT ON COLUMN matches.threshold IS 'The candidate is promoted when its score is above this.';
-COMMENT ON COLUMN matches.test IS
-    'fixed: all games, then the threshold. sprt: a sequential test on pairs that may end it earlier.';
-COMMENT ON COLUMN matches.sprt_elo0 IS 'Logistic Elo of the candidate over the best: to be rejected.';
-COMMENT ON COLUMN matches.sprt_elo1 IS 'Logistic Elo of the candidate over the best: to be promoted.';
-COMMENT ON COLUMN matches.sprt_error IS 'Probability of either wrong verdict of the sequential test.';
-COMMENT ON COLUMN matches.draws_only IS
-    'Verdict if every counted game was drawn; null: the threshold decides that too.';
-COMMENT ON COLUMN matches.verdict IS 'promoted, rejected, or skipped: a later candidate was judged instead.';
-COMMENT ON COLUMN matches.decided_by IS
-    'sprt, threshold, draws_only; unusable: a model did not answer; newer_candidate, other_best '
-    '(it plays another best model today), other_openings (today''s run file has not enough of them).';
-COMMENT ON COLUMN matches.score IS 'Mean score of the candidate over the counted games.';
-COMMENT ON COLUMN matches.llr IS
-    'Log-likelihood ratio of sprt_elo1 against sprt_elo0 when it was decided.';
-COMMENT ON COLUMN matches.games_counted IS
-    'Games that the verdict rests on: those of the complete pairs from the first opening on, up to '
-    'where a sequential test ended, without duplicates.';
-COMMENT ON COLUMN matches.duplicates IS
-    'Games left out: in each such pair both repeat, move by move, a game of an earlier pair in which '
-    'the candidate had the same colour.';
-COMMENT ON COLUMN matches.pentanomial IS
-    'Counted pairs in which the candidate took 0, 0.5, 1, 1.5 and 2 points.';
 
 CREATE TABLE match_games (
     match_id bigint NOT NULL REFERENCES matches,
@@ -100,13 +60,3 @@ CREATE TABLE match_games (
     at timestamptz NOT NULL DEFAULT now(),
     PRIMARY KEY (match_id, opening, color)
 );
-COMMENT ON TABLE match_games IS
-    'Games of a match: each opening once with either colour. Plies of a player that is no model have '
-    'model version 0.';
-COMMENT ON COLUMN match_games.opening IS 'Which of the match''s seeded openings it began with.';
-COMMENT ON COLUMN match_games.color IS
-    '0: matches.player is the first player of the game, 1: the second.';
-COMMENT ON COLUMN match_games.score IS
-    'Of matches.player: 1 won, 0.5 drawn, 0 lost, by the game''s result.';
-COMMENT ON COLUMN match_games.remark IS
-    'Why a program from outside lost before the rules ended the game; null in all other games.';

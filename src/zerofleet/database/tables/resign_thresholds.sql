@@ -13,19 +13,3 @@ CREATE TABLE resign_thresholds (
     began_before timestamptz
 );
 CREATE INDEX resign_thresholds_newest ON resign_thresholds (run, threshold_id);
-COMMENT ON TABLE resign_thresholds IS
-    'v_resign over time, a log that only grows: the newest row of a run is what games begin with.';
-COMMENT ON COLUMN resign_thresholds.threshold IS
-    'The player to move resigns when the root''s value and its best child''s are below this; '
-    'null: no player resigns.';
-COMMENT ON COLUMN resign_thresholds.games IS 'Games played on that it was computed from.';
-COMMENT ON COLUMN resign_thresholds.would_resign IS 'Of these, the ones that it would have ended.';
-COMMENT ON COLUMN resign_thresholds.wrong IS 'Of these, the ones that the resigning player did not lose.';
-COMMENT ON COLUMN resign_thresholds.false_positive_share IS
-    'What was asked for: (wrong + 1) / (would_resign + 1) is at most this.';
-COMMENT ON COLUMN resign_thresholds.min_games IS 'What was asked for: with fewer games there is none.';
-COMMENT ON COLUMN resign_thresholds.window_games IS 'What was asked for: games looked at, at most.';
-COMMENT ON COLUMN resign_thresholds.highest IS
-    'What was asked for: no threshold is above this, whatever the games say.';
-COMMENT ON COLUMN resign_thresholds.began_before IS
-    'Games that began later were left out: others that began with them may still be in play.';

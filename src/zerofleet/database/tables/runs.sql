@@ -4,8 +4,6 @@ CREATE TABLE runs (
     config jsonb NOT NULL,
     created_at timestamptz NOT NULL DEFAULT now()
 );
-COMMENT ON TABLE runs IS 'A training run: everything else belongs to one.';
-COMMENT ON COLUMN runs.config IS 'The run file as it was last registered.';
 
 CREATE TABLE fences (
     run text NOT NULL REFERENCES runs,
@@ -14,5 +12,3 @@ CREATE TABLE fences (
     acquired_at timestamptz NOT NULL DEFAULT now(),
     PRIMARY KEY (run, role)
 );
-COMMENT ON TABLE fences IS
-    'Who may write: the holder of the newest epoch. Rows that carry an older one are refused.';
