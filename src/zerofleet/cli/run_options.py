@@ -125,10 +125,10 @@ def _chosen_folder(data: Path | None, run_file: Path | None) -> DataFolder:
 
 
 def _trained_model(name: Path) -> DataFolder | None:
-    """Return the data folder of the trained model of a name; None if the name means a run.
+    """Return the data folder of a trained model by its name; None if the name means a run.
 
     Raises:
-        ConfigError: the name is neither that of a trained model nor of a run.
+        ConfigError: there is neither a trained model nor a run of this name.
     """
     from zerofleet.config import find_run_file
     from zerofleet.local.trained_models import trained_models

@@ -122,7 +122,7 @@ def network_keys(shapes: Mapping[str, tuple[int, ...]]) -> dict[str, object]:
     """Return the keys of ``[network]`` that the shapes of a network's tensors show.
 
     Args:
-        shapes: by name; those of the network begin with ``network.``.
+        shapes: by name; the network's names begin with ``network.``.
     """
 
     def size(weight: str) -> int:

@@ -113,7 +113,7 @@ class StartingWeights:
 
     @classmethod
     def find(cls, source: str) -> StartingWeights:
-        """Return the weights of a trained model, or those of a data folder's newest checkpoint.
+        """Return the weights of a trained model or of a data folder's newest checkpoint.
 
         Args:
             source: name of the trained model, or path of the data folder.
