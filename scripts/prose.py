@@ -27,7 +27,7 @@ ROOT = Path(__file__).resolve().parents[1]
 NOT_YET: tuple[str, ...] = ()
 """Folders and files of code whose prose still has mistakes; a clean file must leave the list."""
 
-PAGES_NOT_YET: tuple[str, ...] = ("README.md", "docs/how-to/operations.md")
+PAGES_NOT_YET: tuple[str, ...] = ()
 """Pages with mistakes. The list may only shrink: a test knows its length."""
 
 MOST_WORDS = 35
