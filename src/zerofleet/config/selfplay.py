@@ -14,8 +14,8 @@ class GameSection(Section):
 
     name: str = Field(json_schema_extra=BASIC)
     """Name of the game: a built-in game with its rules (``go(size=9,komi=7.5)``),
-    ``openspiel:chess``, or ``python:module:Class``. operations.md lists the rules of each game.
-    ``game = "..."`` at the top level means the same."""
+    ``openspiel:chess``, or ``python:module:Class``. docs/reference/games.md lists the rules of
+    each game. ``game = "..."`` at the top level means the same."""
 
 
 class SearchSection(Section):
