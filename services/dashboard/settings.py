@@ -14,7 +14,7 @@ _VISITOR_DATABASE_URL = "postgresql://zerofleet_visitor@127.0.0.1:5432/zerofleet
 
 
 class DashboardSettings(ProcessSettings):
-    """Settings of every process, the address of the page, and limits for visitors."""
+    """Settings of every process, the address of the dashboard, and limits for visitors."""
 
     visitor_database_url: str | None = None
     """Postgres for the queries that visitors write, as the role ``zerofleet_visitor``.
@@ -24,9 +24,9 @@ class DashboardSettings(ProcessSettings):
     visitor_database_password_file: Path | None = None
     """File whose first line is the password of that role."""
     dashboard_address: str = "127.0.0.1:0"
-    """Address of the page, ``host:port``; port 0 takes a free one."""
+    """Address of the dashboard, ``host:port``; port 0 takes a free one."""
     dashboard_tls_folder: Path | None = None
-    """Folder with ``tls.crt`` and ``tls.key``, to serve the page over HTTPS; unset: HTTP."""
+    """Folder with ``tls.crt`` and ``tls.key``, to serve the dashboard over HTTPS; unset: HTTP."""
     dashboard_behind_proxy: bool = False
     """HTTPS ends in a proxy, which alone can reach this address.
 

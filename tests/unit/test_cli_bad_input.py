@@ -318,7 +318,9 @@ def test_a_port_in_use(zerofleet: Zerofleet) -> None:
 def test_one_port_for_two_servers(zerofleet: Zerofleet) -> None:
     port = str(free_port())
     words = complaint(zerofleet("up", TICTACTOE, "--port", port, "--dashboard-port", port))
-    assert f"port {port} is for inference (--port) and for the page (--dashboard-port)" in words
+    assert (
+        f"port {port} is for inference (--port) and for the dashboard (--dashboard-port)" in words
+    )
     words = complaint(zerofleet("up", TICTACTOE, "--port", port, "--metrics-port", port))
     assert "and for the metrics of trainer (--metrics-port): choose different ports" in words
     assert not Path("zerofleet-data/tictactoe/page.json").exists()

@@ -84,8 +84,8 @@ def test_the_page_has_the_same_port_at_each_start(
         other = chosen_port(folder, None, said)
         assert other != first
         assert said == [
-            f"port {first}, which this run's page usually has, is in use. This time the page is on "
-            f"port {other}."
+            f"port {first}, which this run's dashboard usually has, is in use. "
+            f"This time the dashboard is on port {other}."
         ]
         keep_page_port(folder, f"127.0.0.1:{other}", None)
         assert folder.page_port() == first

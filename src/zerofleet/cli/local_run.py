@@ -129,7 +129,7 @@ def final_report(
 
 
 def page_command(folder: DataFolder) -> str:
-    """Return the command that shows the page of this run."""
+    """Return the command that shows the dashboard of this run."""
     return f"{_command()} page --data {shlex.quote(str(_short(folder.root)))}"
 
 
@@ -544,7 +544,7 @@ class LocalRun:
         raise AssertionError("unreachable")
 
     def _choose_addresses(self) -> None:
-        """Choose other free ports. A given port stays; the run may continue without the page."""
+        """Choose other free ports. A given port stays; the dashboard may be left out."""
         self._address = chosen_address(self._port)
         self._page_shown = False
         if self._page is not None:
@@ -552,7 +552,7 @@ class LocalRun:
                 self._page = chosen_page_address(self._folder, self._page_port, self._progress.say)
             except ConfigError as error:
                 self._page = None
-                self._progress.say(f"{error}\nThe run continues without the page.")
+                self._progress.say(f"{error}\nThe run continues without the dashboard.")
         self._metrics_ports = self._chosen_metrics_ports()
 
     def _chosen_metrics_ports(self) -> dict[str, int]:
@@ -563,7 +563,7 @@ class LocalRun:
         """
         others = {"inference (--port)": port_of(self._address)}
         if self._page is not None:
-            others["the page (--dashboard-port)"] = port_of(self._page)
+            others["the dashboard (--dashboard-port)"] = port_of(self._page)
         require_different_ports(others)
         has_page = self._page is not None
         return chosen_metrics_ports(self._metrics_port, self._workers, page=has_page, others=others)
@@ -640,11 +640,11 @@ class LocalRun:
         return replace(figures, until=self._ending.progress(figures, self._seconds))
 
     def _show_page(self) -> None:
-        """Print the address of the page once it responds, and keep its port."""
+        """Print the address of the dashboard once it responds, and keep its port."""
         if self._page is not None and not self._page_shown and answers(self._page):
             self._page_shown = True
             keep_page_port(self._folder, self._page, self._page_port)
-            self._progress.say(f"page: http://{self._page}")
+            self._progress.say(f"dashboard: http://{self._page}")
 
     @contextlib.asynccontextmanager
     async def _telling_lost(self, supervisor: Supervisor, monitor: Monitor) -> AsyncGenerator[None]:

@@ -35,15 +35,15 @@ def page(
     dashboard_port: Annotated[
         int | None,
         typer.Option(
-            min=1, max=65535, help="Port of the page, kept for the next start [8080 or more]."
+            min=1, max=65535, help="Port of the dashboard, kept for the next start [8080 or more]."
         ),
     ] = None,
 ) -> None:
     """Show a run in the browser, also after it has ended.
 
-    Prints the address of the page. For a run that is stopped, starts its database and an inference
-    service until Ctrl-C: the page shows all of the run, and you can play against its models.
-    Nothing trains, and the record of the run does not change.
+    Prints the address of the dashboard. For a run that is stopped, starts its database and an
+    inference service until Ctrl-C: the dashboard shows all of the run, and you can play against its
+    models. Nothing trains, and the record of the run does not change.
     """
     from importlib.util import find_spec
 
@@ -54,7 +54,7 @@ def page(
     from zerofleet.local.stores import joined
 
     if find_spec("nicegui") is None:
-        raise ConfigError(f"there is no page: {NO_NICEGUI}")
+        raise ConfigError(f"there is no dashboard: {NO_NICEGUI}")
     folder = chosen_folder(data, run_file)
     load_run(folder.run_file)
 
@@ -63,7 +63,7 @@ def page(
 
     def choose_and_say() -> str:
         address = choose()
-        _say(f"starting the database of {folder.root}, then the page")
+        _say(f"starting the database of {folder.root}, then the dashboard")
         return address
 
     with interruptible(), contextlib.ExitStack() as stack:
@@ -75,8 +75,8 @@ def page(
 
         def listens() -> None:
             keep_page_port(folder, address, dashboard_port)
-            echo(f"page: http://{address}")
-            _say("Press Ctrl-C to stop the page.")
+            echo(f"dashboard: http://{address}")
+            _say("Press Ctrl-C to stop the dashboard.")
 
         programs = programs_of(folder, running, address)
         logs = folder.store_logs
@@ -84,7 +84,8 @@ def page(
             _serve(programs, logs, address, lambda: not running.goes_on(folder), listens)
         ):
             _say(
-                f"The run has ended, and so has its page. To open it again: {page_command(folder)}"
+                "The run has ended, and so has its dashboard. "
+                f"To open it again: {page_command(folder)}"
             )
         # Ctrl-C works here again: closing waits for other commands that use these stores.
         with interruptible():
@@ -96,29 +97,30 @@ def _say(line: str) -> None:
 
 
 def _tell_served(folder: DataFolder, address: str, dashboard_port: int | None) -> None:
-    """Print where another process of this run serves the page.
+    """Print where another process of this run serves the dashboard.
 
     Raises:
-        ConfigError: the page does not respond, or another port was requested.
+        ConfigError: the dashboard does not respond, or another port was requested.
     """
     from zerofleet.local.programs import port_of
 
     if dashboard_port not in (None, port_of(address)):
         raise ConfigError(
-            f"--dashboard-port {dashboard_port}: the page of this run is at http://{address} "
+            f"--dashboard-port {dashboard_port}: the dashboard of this run is at http://{address} "
             f"already. Leave the option out, or stop process {folder.holder_pid()} first."
         )
     try:
         asyncio.run(asyncio.wait_for(_wait_listening(address), _START_SECONDS))
     except TimeoutError as error:
         raise ConfigError(
-            f"the page at http://{address} does not respond: see {folder.logs / 'dashboard.log'}"
+            f"the dashboard at http://{address} does not respond: "
+            f"see {folder.logs / 'dashboard.log'}"
         ) from error
-    echo(f"page: http://{address}")
+    echo(f"dashboard: http://{address}")
 
 
 def programs_of(folder: DataFolder, running: Running, address: str) -> Sequence[Program]:
-    """Return the programs to start for the page; for a stopped run also inference.
+    """Return the programs to start for the dashboard; for a stopped run also inference.
 
     Raises:
         ConfigError: a newer zerofleet has updated the database of the run.
@@ -138,9 +140,9 @@ def programs_of(folder: DataFolder, running: Running, address: str) -> Sequence[
     try:
         point_at_best(folder, running)
     except ConfigError as error:
-        _say(f"the page cannot play: {error}")
+        _say(f"the dashboard cannot play: {error}")
     else:
-        # The page shows the run even if its model cannot be loaded.
+        # The dashboard shows the run even if its model cannot be loaded.
         shown.append(replace(programs.inference(), optional=True))
     return shown
 

@@ -308,7 +308,7 @@ def status_text(
         advice: advice on the number of workers.
         stopped: status text of a run without an address.
         running: the stores and services of its data folder, if it has one.
-        page_command: command that shows the page of a run that is not serving it now.
+        page_command: command that shows the dashboard of a run that is not serving it now.
     """
     rows = {
         "run": f"{figures.run} ({figures.game}), {'running' if address else stopped}",
@@ -352,7 +352,7 @@ def status_text(
         rows["gRPC"] = address
     if running is not None:
         page = running.page_address
-        rows["page"] = f"http://{page}" if page else f"not served; to open it: {page_command}"
+        rows["dashboard"] = f"http://{page}" if page else f"not served; to open it: {page_command}"
     if running is not None and running.metrics_ports:
         ports = ", ".join(f"{name} {port}" for name, port in running.metrics_ports.items())
         rows["metrics"] = f"http://{LOOPBACK}:PORT/metrics; ports: {ports}"

@@ -70,7 +70,7 @@ class _Watched:
     running: Running | None = None
     """Stores and services of its data folder; None: the run is a fleet's."""
     page_command: str = ""
-    """Command that shows the page of a run that has none now."""
+    """Command that shows the dashboard of a run that has none now."""
 
     def look(self, as_json: bool, indent: int | None = None) -> str:
         """Return the current state as text.

@@ -25,7 +25,7 @@ def token(
     role: Annotated[
         TokenRole,
         typer.Option(
-            help="worker: predictions; viewer: the page; client: a player; admin: everything."
+            help="worker: predictions; viewer: the dashboard; client: a player; admin: everything."
         ),
     ],
     tokens: Annotated[Path, typer.Option(metavar="FILE", help="File with the accepted tokens.")],

@@ -56,7 +56,7 @@ def up(
     dashboard_port: Annotated[
         int | None,
         typer.Option(
-            min=1, max=65535, help="Port of the page, kept for the next start [8080 or more]."
+            min=1, max=65535, help="Port of the dashboard, kept for the next start [8080 or more]."
         ),
     ] = None,
     metrics_port: Annotated[
@@ -66,7 +66,7 @@ def up(
         ),
     ] = None,
     no_dashboard: Annotated[
-        bool, typer.Option("--no-dashboard", help="Do not serve the page.")
+        bool, typer.Option("--no-dashboard", help="Do not serve the dashboard.")
     ] = False,
     override: Annotated[
         list[str] | None,
@@ -183,13 +183,13 @@ def _check_rules(game: str) -> None:
 
 
 def _has_page(port: int | None) -> bool:
-    """Return whether the page can be served; warn on stderr if NiceGUI is not installed."""
+    """Return whether the dashboard can be served; warn on stderr if NiceGUI is not installed."""
     from importlib.util import find_spec
 
     if find_spec("nicegui") is None:
         if port is not None:
             raise ConfigError(f"--dashboard-port {port}: {NO_NICEGUI}")
-        echo(f"no page: {NO_NICEGUI}", err=True)
+        echo(f"no dashboard: {NO_NICEGUI}", err=True)
         return False
     return True
 

@@ -10,7 +10,7 @@
     DATA/lock               held with flock by the command that runs the stores
     DATA/running.json       where the holder's stores and services listen
     DATA/usage.json         wall and CPU seconds of the run since its first game
-    DATA/page.json          {"port": ...}: the port of the page, the same on each start
+    DATA/page.json          {"port": ...}: the port of the dashboard, the same on each start
     DATA/NAME.before        one of these files before a start that has not succeeded yet
     DATA/postgres, valkey, models, checkpoints, logs
 """
@@ -259,7 +259,7 @@ class DataFolder:
         return self.root / "checkpoints"
 
     def page_port(self) -> int | None:
-        """Return the port of the page of this run; None: it has none yet."""
+        """Return the port of the dashboard of this run; None: it has none yet."""
         with contextlib.suppress(ConfigError):
             port = read_json(self.root / "page.json").get("port")
             if type(port) is int and port in _PORTS:
@@ -267,7 +267,7 @@ class DataFolder:
         return None
 
     def keep_page_port(self, port: int) -> None:
-        """Save the port of the page, so that a bookmark still works after the next start."""
+        """Save the port of the dashboard, so that a bookmark still works after the next start."""
         if port != self.page_port():
             with full_disk_named(self.root):
                 write_json(self.root / "page.json", {"port": port})

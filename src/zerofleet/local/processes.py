@@ -26,7 +26,7 @@ LOOPBACK = "127.0.0.1"
 # between.
 _PORTS = range(20_000, 32_000)
 PAGE_PORTS = range(8080, 8180)
-"""Ports for the page of a run, in the order of trying."""
+"""Ports for the dashboard of a run, in the order of trying."""
 _untried = itertools.cycle(random.sample(_PORTS, len(_PORTS)))
 
 PROCESS_LOG_BYTES = 10 << 20

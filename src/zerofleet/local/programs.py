@@ -53,11 +53,11 @@ def chosen_address(port: int | None, option: str = "--port") -> str:
 
 
 def chosen_page_address(folder: DataFolder, port: int | None, say: Callable[[str], None]) -> str:
-    """Choose the address of a run's page: the given port, the folder's own, or from 8080 on.
+    """Choose the address of a run's dashboard: the given port, the folder's own, or from 8080 on.
 
     Args:
         port: value of --dashboard-port.
-        say: called if the folder's own port is in use and the page uses another one this time.
+        say: called if the folder's own port is in use and the dashboard uses another one this time.
 
     Raises:
         ConfigError: the given port is in use.
@@ -75,14 +75,14 @@ def chosen_page_address(folder: DataFolder, port: int | None, say: Callable[[str
         candidate = free_port()
     if own is not None and candidate != own:
         say(
-            f"port {own}, which this run's page usually has, is in use. This time the page is on "
-            f"port {candidate}."
+            f"port {own}, which this run's dashboard usually has, is in use. "
+            f"This time the dashboard is on port {candidate}."
         )
     return f"{LOOPBACK}:{candidate}"
 
 
 def keep_page_port(folder: DataFolder, address: str, port: int | None) -> None:
-    """Save the port of the page for later starts, unless it replaces one that was in use.
+    """Save the port of the dashboard for later starts, unless it replaces one that was in use.
 
     Args:
         port: value of --dashboard-port.
@@ -219,7 +219,7 @@ class LocalPrograms:
         is_page = service == "dashboard"
         if is_page:  # missing where an older zerofleet holds the stores
             environment["ZEROFLEET_VISITOR_DATABASE_URL"] = self.urls.database.get("visitor", "")
-        # Training goes first; the page may take a moment longer.
+        # Training goes first; the dashboard may take a moment longer.
         patient = ("nice", "-n", "5") if is_page and shutil.which("nice") else ()
         return Program(
             name=name,
