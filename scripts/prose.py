@@ -28,7 +28,7 @@ NOT_YET: tuple[str, ...] = ()
 """Folders and files of code whose prose still has mistakes; a clean file must leave the list."""
 
 PAGES_NOT_YET: tuple[str, ...] = ()
-"""Pages with mistakes. The list may only shrink: a test knows its length."""
+"""Pages whose prose still has mistakes; a test demands that there are none."""
 
 MOST_WORDS = 35
 """Longest sentence of a docstring or a page, in words."""

@@ -20,8 +20,8 @@ def test_a_model_of_a_stopped_run_is_played_and_analyses(
     stopped_run(root, RUN_FILE)
     command = Fork("zerofleet.cli", ["page", "--data", root], {}, tmp_path / "page.log")
     try:
-        until(lambda: "\npage: " in command.said() or command.poll() is not None, command.said)
-        [url] = re.findall(r"^page: (http://\S+)$", command.said(), re.MULTILINE)
+        until(lambda: "\ndashboard: " in command.said() or command.poll() is not None, command.said)
+        [url] = re.findall(r"^dashboard: (http://\S+)$", command.said(), re.MULTILINE)
         page = chromium.new_page()
         page.goto(url)
         expect(page.locator(".zf-lamp").first).to_have_text(re.compile("run.*Stopped", re.DOTALL))

@@ -4,7 +4,7 @@ Comments in a page, before a block, tell what a reader does at that place:
 
 - ``<!-- file: mine.py -->``: the block is the content of this file;
 - ``<!-- when "your action" type "b2" -->``: at this output the reader types a line;
-- ``<!-- when "page: http" press Ctrl-C -->``;
+- ``<!-- when "dashboard: http" press Ctrl-C -->``;
 - ``<!-- skip: why -->``: the reader alone runs the block.
 
 Output is compared line by line, without numbers, moves and marks on a board; ``...`` stands for

@@ -162,12 +162,12 @@ def test_a_run_is_asked_interrupted_and_resumed(data: Path, start: Callable[...,
     address = json.loads((data / "running.json").read_text())["inference_address"]
     assert "expected line" in duel("hint\n", "--address", address, "--game", "tic_tac_toe")
 
-    wait_for(lambda: "\npage: " in up.text())  # said when it is there
-    [page] = re.findall(r"^page: (http://127\.0\.0\.1:\d+)\n", up.text(), re.MULTILINE)
+    wait_for(lambda: "\ndashboard: " in up.text())  # said when it is there
+    [page] = re.findall(r"^dashboard: (http://127\.0\.0\.1:\d+)\n", up.text(), re.MULTILINE)
     with urllib.request.urlopen(page, timeout=120) as answer:
         assert "<title>Run · tictactoe · zerofleet</title>" in answer.read().decode()
 
-    assert ask("page", "--data", str(data)) == f"page: {page}\n"
+    assert ask("page", "--data", str(data)) == f"dashboard: {page}\n"
 
     status = json.loads(ask("status", "--data", str(data), "--json"))
     assert status["page"] == page
@@ -225,7 +225,10 @@ def test_a_run_is_asked_interrupted_and_resumed(data: Path, start: Callable[...,
     )
     assert look.stdout is not None
     said = iter(look.stdout.readline, b"")
-    assert next(line for line in said if line.startswith(b"page:")) == f"page: {page}\n".encode()
+    assert (
+        next(line for line in said if line.startswith(b"dashboard:"))
+        == f"dashboard: {page}\n".encode()
+    )
     again.process.kill()
     again.wait_for_no_orphans()
     assert look.wait(90) == 0  # its stores are gone
@@ -235,7 +238,7 @@ def test_a_run_is_asked_interrupted_and_resumed(data: Path, start: Callable[...,
     after_the_kill = start(*TINY)
     after_the_kill.wait_for_games()
     assert after_the_kill.games() >= games
-    wait_for(lambda: f"page: {page}\n" in after_the_kill.text())
+    wait_for(lambda: f"dashboard: {page}\n" in after_the_kill.text())
     assert after_the_kill.end(signal.SIGTERM) == 0, after_the_kill.text()
     after_the_kill.wait_for_no_orphans()
 
@@ -281,7 +284,7 @@ def test_what_stands_around_a_run_does_not_change_it(data: Path, tmp_path: Path)
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     assert "Restarting" not in done.stdout
-    assert "page: http://" in done.stdout
+    assert "dashboard: http://" in done.stdout
 
 
 def test_a_first_start_whose_services_fail_leaves_only_logs(data: Path) -> None:

@@ -356,10 +356,10 @@ def test_status_as_text_and_json() -> None:
     assert told in examined
     stores = Running(1, {}, "")
     stopped = status_text(EMPTY, NOTHING, [], None, running=stores, page_command="zerofleet page")
-    assert stopped.endswith("page              not served; to open it: zerofleet page")
+    assert stopped.endswith("dashboard         not served; to open it: zerofleet page")
     up = replace(stores, page_address="127.0.0.1:8080", metrics_ports={"trainer": 9100})
     shown = status_text(FULL, KEPT, [], "127.0.0.1:8001", running=up)
-    assert "page              http://127.0.0.1:8080\n" in shown
+    assert "dashboard         http://127.0.0.1:8080\n" in shown
     assert "metrics           http://127.0.0.1:PORT/metrics; ports: trainer 9100" in shown
     places = status_values(FULL, KEPT, [], "127.0.0.1:8001", running=up)
     assert places["page"] == "http://127.0.0.1:8080"

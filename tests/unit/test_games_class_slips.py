@@ -307,7 +307,7 @@ def test_up_says_it_in_one_line(
     with pytest.raises(SystemExit, match="2"):
         cli.main()
     said = capsys.readouterr().err
-    assert said.startswith("zerofleet: game 'python:")
+    assert said.startswith("zerofleet: run.toml: game 'python:")
     assert said.count("\n") == 1
     assert_says(said, module, words)
     assert not Path("zerofleet-data").exists()

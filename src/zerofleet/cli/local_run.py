@@ -645,7 +645,7 @@ class LocalRun:
         if self._page is not None and not self._page_shown and answers(self._page):
             self._page_shown = True
             keep_page_port(self._folder, self._page, self._page_port)
-            self._progress.say(f"page: http://{self._page}")
+            self._progress.say(f"dashboard: http://{self._page}")
 
     @contextlib.asynccontextmanager
     async def _telling_lost(self, supervisor: Supervisor, monitor: Monitor) -> AsyncGenerator[None]:

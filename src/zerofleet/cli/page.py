@@ -41,9 +41,9 @@ def page(
 ) -> None:
     """Show the dashboard of a run in the browser, also after the run has ended.
 
-    Prints the address of the dashboard. For a stopped run, starts its database and an inference
-    service until Ctrl-C: the dashboard shows all of the run, and you can play against its models.
-    Nothing trains, and the record of the run does not change.
+    Prints the address of the dashboard. For a stopped run, starts its database and an
+    inference service until Ctrl-C: the dashboard shows all of the run, and you can play against its
+    models. Nothing trains, and the record of the run does not change.
     """
     from importlib.util import find_spec
 
@@ -74,7 +74,7 @@ def page(
 
         def listens() -> None:
             keep_page_port(folder, address, dashboard_port)
-            echo(f"page: http://{address}")
+            echo(f"dashboard: http://{address}")
             _say("Press Ctrl-C to stop the dashboard.")
 
         programs = programs_of(folder, running, address)
@@ -115,7 +115,7 @@ def _tell_served(folder: DataFolder, address: str, dashboard_port: int | None) -
             f"the dashboard at http://{address} does not respond: "
             f"see {folder.logs / 'dashboard.log'}"
         ) from error
-    echo(f"page: http://{address}")
+    echo(f"dashboard: http://{address}")
 
 
 def programs_of(folder: DataFolder, running: Running, address: str) -> Sequence[Program]:

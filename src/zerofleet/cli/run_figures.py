@@ -352,7 +352,7 @@ def status_text(
         rows["gRPC"] = address
     if running is not None:
         page = running.page_address
-        rows["page"] = f"http://{page}" if page else f"not served; to open it: {page_command}"
+        rows["dashboard"] = f"http://{page}" if page else f"not served; to open it: {page_command}"
     if running is not None and running.metrics_ports:
         ports = ", ".join(f"{name} {port}" for name, port in running.metrics_ports.items())
         rows["metrics"] = f"http://{LOOPBACK}:PORT/metrics; ports: {ports}"

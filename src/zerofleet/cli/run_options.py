@@ -26,7 +26,7 @@ DEFAULT_ROOT = Path("zerofleet-data")
 
 RunFile = Annotated[
     Path | None,
-    typer.Argument(metavar="RUN", help="Run file or name of a run; or a trained model: go9."),
+    typer.Argument(metavar="RUN", help="Run file or name of a run; or a trained model: tictactoe."),
 ]
 DataOption = Annotated[
     Path | None,

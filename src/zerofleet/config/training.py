@@ -103,8 +103,8 @@ class TrainerSection(Section):
     0.15)."""
     final_planes_weight: float = Field(default=0.0, ge=0)
     """Loss weight of an auxiliary head that predicts the owner of each point at the end, as a mean
-    over the points; 0: no head (Wu 2019, section 4.1: 1.5). Only Go and Othello have owners, and
-    games that were resigned have none."""
+    over the points; 0: no head (Wu 2019, section 4.1: 1.5). Go, Othello and Python games
+    with ``num_final_planes`` have owners; games that were resigned have none."""
     final_score_weight: float = Field(default=0.0, ge=0)
     """Loss weight of an auxiliary head that predicts the final lead, in sides of the board, by
     Huber loss; 0: no head. It applies to the same games as ``final_planes_weight``."""

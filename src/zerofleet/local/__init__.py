@@ -1,1 +1,1 @@
-"""Local mode: the stores as programs of ours, and the supervisor of the services."""
+"""A run on one machine: the stores as programs of ours, and the supervisor of the services."""

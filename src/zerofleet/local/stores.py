@@ -286,8 +286,8 @@ def joined(
 
     Args:
         command: name of the command, which other commands show.
-        choose_page: returns the address of the page that the command will serve; called only if the
-            stores are started here.
+        choose_page: returns the address of the dashboard that the command will serve; called only
+            if the stores are started here.
 
     Raises:
         ConfigError: another command is starting or stopping there and does not become ready.

@@ -36,7 +36,7 @@ RULES: Mapping[str, str] = MappingProxyType(
         "evaluator": f"{_BEAT.format(service='evaluator')} ~{_BEST} +hgetall +eval +hget +hmget"
         " +hset +del",
         "autoscaler": f"{_BEAT.format(service='autoscaler')} {_READ_BEATS}",
-        # The page reads what the console reads, and sends a heartbeat without a history.
+        # The dashboard reads what the console reads, and sends a heartbeat without a history.
         "dashboard": f"%W~zerofleet:*:heartbeat:dashboard:* +set {_READ_BEATS} {_READ_BEST}"
         f" {_READ_NOTES}",
         "console": f"{_READ_BEATS} {_READ_BEST} {_READ_NOTES}",

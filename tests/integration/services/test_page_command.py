@@ -52,7 +52,7 @@ class Zerofleet(Fork):
     def wait_for_page(self) -> str:
         """Return the address of the page, once it is said."""
         deadline = time.monotonic() + DEADLINE
-        while not (found := re.search(r"^page: (http://\S+)$", self.said(), re.MULTILINE)):
+        while not (found := re.search(r"^dashboard: (http://\S+)$", self.said(), re.MULTILINE)):
             assert self.poll() is None, self.said()
             assert time.monotonic() < deadline, self.said()
             time.sleep(0.05)
@@ -117,7 +117,7 @@ def test_the_page_shows_a_stopped_run_and_changes_nothing(
     said = json.loads(status.said())
     assert (said["up"], said["page"], said["metrics"]) == (False, url, {})
     assert again.wait(DEADLINE) == 0, again.said()
-    assert again.said() == f"page: {url}\n"
+    assert again.said() == f"dashboard: {url}\n"
     assert elsewhere.wait(DEADLINE) == 2
     assert f"the dashboard of this run is already at {url}" in elsewhere.said()
     assert up.wait(DEADLINE) == 2
@@ -152,7 +152,7 @@ def test_the_page_keeps_its_port_updates_an_old_database_and_leaves_no_orphans(
         page = zerofleet("page", *at)
         url = page.wait_for_page()
         assert "updating the tables and views of this run" in page.said()
-        assert f"port {own}, which this run's page usually has, is in use" in page.said()
+        assert f"port {own}, which this run's dashboard usually has, is in use" in page.said()
         assert not url.endswith(f":{own}")
         assert data.page_port() == own  # for the next time
     family = psutil.Process(page.pid).children(recursive=True)
