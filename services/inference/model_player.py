@@ -126,8 +126,9 @@ class Admission:
         if self.searches and self._edges + edges > self._most_edges:
             raise OverloadedError(
                 f"no memory for a search of {simulations} simulations: its tree may have {edges:,} "
-                f"edges, and running searches hold {self._edges:,} of {self._most_edges:,}. Send "
-                "again later, or ask for fewer simulations"
+                f"edges, and running searches have {self._edges:,} of at most "
+                f"{self._most_edges:,}. "
+                "Send again later, or ask for fewer simulations"
             )
         self.searches += 1
         self._edges += edges

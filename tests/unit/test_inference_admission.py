@@ -18,7 +18,7 @@ def test_the_count_is_bounded() -> None:
 def test_the_edges_are_bounded_together() -> None:
     admission = Admission(most_edges=1_000)
     with admission.admitted(50, 10):
-        with pytest.raises(OverloadedError, match=r"60 simulations of 10 .* 500 of at most 1,000"):
+        with pytest.raises(OverloadedError, match=r"60 simulations: .* 500 of at most 1,000"):
             admission.admitted(60, 10).__enter__()
         with admission.admitted(50, 10):
             assert admission.searches == 2
