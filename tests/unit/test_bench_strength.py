@@ -143,7 +143,7 @@ def test_a_variant_is_made_of_its_settings() -> None:
     _, first, second = options.runs.values()
     assert first.trainer.learning_rate == (0.1, 0.01)
     assert (first.search.root, first.search.num_simulations) == ("gumbel", 12)
-    assert (second.search.root, second.network.blocks) == ("puct", 1)
+    assert (second.trainer.optimizer, second.network.blocks) == ("sgd", 1)
 
 
 @pytest.mark.parametrize(
