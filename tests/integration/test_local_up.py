@@ -232,7 +232,7 @@ def test_a_run_is_asked_interrupted_and_resumed(data: Path, start: Callable[...,
     again.process.kill()
     again.wait_for_no_orphans()
     assert look.wait(90) == 0  # its stores are gone
-    assert "The run has ended, and so has its page" in look.stdout.read().decode()
+    assert "The run has ended, and so has its dashboard" in look.stdout.read().decode()
     look.stdout.close()
 
     after_the_kill = start(*TINY)
