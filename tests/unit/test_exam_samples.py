@@ -179,7 +179,9 @@ def test_good_positions_are_what_they_say() -> None:
 
 async def test_positions_of_another_game_are_refused() -> None:
     predictor = KnowsTheSample((), 1)
-    with pytest.raises(ConfigError, match="no sample of positions named 'lines': choose random or good"):
+    with pytest.raises(
+        ConfigError, match="no sample of positions named 'lines': choose random or good"
+    ):
         await examine("connect_four", predictor, num_simulations=1, positions=1, kind="lines")
 
 
