@@ -33,7 +33,7 @@ from safetensors.torch import save as save_tensors
 from torch import Tensor
 
 from zerofleet import games
-from zerofleet.config import RunConfig, check_sizes
+from zerofleet.config import INITIAL_WEIGHTS, RunConfig, check_sizes
 from zerofleet.database import ModelRow, TrainerDatabase
 from zerofleet.errors import ConfigError
 from zerofleet.learning.learner import Learner, LostWeightsError, Team
@@ -45,7 +45,6 @@ from zerofleet.models.model_store import ModelStore
 from zerofleet.waiting import Backoff, Waits
 
 KEEP = 3
-INITIAL = "initial.safetensors"
 _NAME = re.compile(r"checkpoint-(\d+)-(\d+)\.json")
 _FILE = re.compile(r"checkpoint-(\d+)-\d+\.(?:json|safetensors)(?:\.tmp)?")
 
@@ -298,7 +297,7 @@ class Checkpoints:
         _log.info("checkpoint_restored", step=state.step, path=str(checkpoint.path))
 
     def _start_from_initial_weights(self) -> None:
-        path = self._folder.folder / INITIAL
+        path = self._folder.folder / INITIAL_WEIGHTS
         if not path.exists():
             return
         try:

@@ -15,14 +15,14 @@ from safetensors.numpy import load
 from safetensors.torch import save as save_tensors
 
 from zerofleet import games
-from zerofleet.config import Overrides, RunConfig, load_run, run_from_values
+from zerofleet.config import INITIAL_WEIGHTS, Overrides, RunConfig, load_run, run_from_values
 from zerofleet.errors import ConfigError
 from zerofleet.learning.learner import Learner
 from zerofleet.local.data_folder import DataFolder
 from zerofleet.local.trained_models import StartingWeights, published_weights, trained_models
 from zerofleet.models.graph import check_graph
 from zerofleet.models.session import ModelSession
-from zerofleet.services.trainer.checkpoints import INITIAL, CheckpointFolder, TrainerState
+from zerofleet.services.trainer.checkpoints import CheckpointFolder, TrainerState
 
 MODELS = trained_models()
 MOST_BYTES = 1_500_000
@@ -100,7 +100,7 @@ def test_a_run_starts_from_the_checkpoint_of_another(tmp_path: Path) -> None:
     fresh = a_data_folder(tmp_path / "two", TIC_TAC_TOE)
     weights.keep(fresh)
     weights.keep(fresh)  # the same command again
-    kept = (fresh.checkpoints / "mine" / INITIAL).read_bytes()
+    kept = (fresh.checkpoints / "mine" / INITIAL_WEIGHTS).read_bytes()
     average = learner.published.state_dict()
     assert all((load(kept)[f"network.{name}"] == average[name].numpy()).all() for name in average)
 

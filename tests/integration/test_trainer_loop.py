@@ -20,7 +20,7 @@ from safetensors.torch import save as save_tensors
 from structlog.testing import capture_logs
 
 from tests.support.random_records import changed, target_record
-from zerofleet.config import RunConfig, run_from_values
+from zerofleet.config import INITIAL_WEIGHTS, RunConfig, run_from_values
 from zerofleet.config.presets import PRESETS
 from zerofleet.database import Database, Submission
 from zerofleet.errors import ConfigError, StaleEpochError
@@ -34,7 +34,7 @@ from zerofleet.local.postgres_cluster import find_programs
 from zerofleet.models.folder import ModelFolder
 from zerofleet.models.session import ModelSession
 from zerofleet.records import GameRecord, is_held_out
-from zerofleet.services.trainer.checkpoints import INITIAL, CheckpointFolder, Checkpoints
+from zerofleet.services.trainer.checkpoints import CheckpointFolder, Checkpoints
 
 pytestmark = pytest.mark.slow
 
@@ -159,7 +159,7 @@ def test_a_new_run_starts_from_given_weights(surroundings: Surroundings) -> None
     checkpoints = surroundings.folder / "checkpoints" / "loop"
     other = Learner(spec("tic_tac_toe"), a_run().model_copy(update={"seed": 9}))
     checkpoints.mkdir(parents=True)
-    (checkpoints / INITIAL).write_bytes(save_tensors(other.state()))
+    (checkpoints / INITIAL_WEIGHTS).write_bytes(save_tensors(other.state()))
     surroundings.train_until(lambda: surroundings.waits_for("50 positions"))
     newest = CheckpointFolder(checkpoints).newest()
     assert newest is not None
@@ -182,7 +182,7 @@ def test_a_new_run_starts_from_given_weights(surroundings: Surroundings) -> None
 def test_damaged_starting_weights_are_refused(surroundings: Surroundings) -> None:
     checkpoints = surroundings.folder / "checkpoints" / "loop"
     checkpoints.mkdir(parents=True)
-    (checkpoints / INITIAL).write_bytes(b"no tensors")
+    (checkpoints / INITIAL_WEIGHTS).write_bytes(b"no tensors")
     with surroundings.training() as running, pytest.raises(ConfigError, match="are damaged"):
         running.result(DEADLINE)
 

@@ -112,7 +112,7 @@ def _chosen_folder(data: Path | None, run_file: Path | None) -> DataFolder:
         return folder
     if data is not None:
         return DataFolder.open(data)
-    folders = [marker.parent for marker in DEFAULT_ROOT.glob(f"*/{MARKER}")]
+    folders = _data_folders()
     if not folders:
         raise ConfigError(
             f"no data folder under {DEFAULT_ROOT}/ here: give --data DIR, or start a run with "
@@ -138,23 +138,25 @@ def _named_folder(name: Path) -> DataFolder | None:
             return None
     except (OSError, ValueError):  # too long for a name: load_run says so
         return None
-    models = trained_models()
-    if _is_data_folder(own := default_folder(str(name))):
+    own = default_folder(str(name))
+    if (own / MARKER).exists():
         return DataFolder.open(own)
+    models = trained_models()
     if str(name) in models:
         echo(f"no run {name} here: using the trained model that comes with zerofleet", err=True)
         return models[str(name)].data_folder()
     if find_run_file(name).is_file():
         return None
-    runs = sorted(path.name for path in DEFAULT_ROOT.glob("*") if _is_data_folder(path))
+    runs = sorted(folder.name for folder in _data_folders())
     here = f"; runs in {DEFAULT_ROOT}/: {', '.join(runs)}" if runs else ""
     raise ConfigError(
         f"there is no run and no trained model '{name}'. Trained models: {', '.join(models)}{here}"
     )
 
 
-def _is_data_folder(path: Path) -> bool:
-    return (path / MARKER).exists()
+def _data_folders() -> list[Path]:
+    """Return the data folders under zerofleet-data."""
+    return [marker.parent for marker in DEFAULT_ROOT.glob(f"*/{MARKER}")]
 
 
 def _last_use(folder: Path) -> float:

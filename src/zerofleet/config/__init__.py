@@ -23,7 +23,7 @@ from zerofleet.config.load import (
     stored_run,
 )
 from zerofleet.config.overrides import SET_VARIABLE, Overrides, near_key
-from zerofleet.config.process_settings import ENV_PREFIX, ProcessSettings
+from zerofleet.config.process_settings import ENV_PREFIX, INITIAL_WEIGHTS, ProcessSettings
 from zerofleet.config.run import (
     ANCHOR,
     EvaluatorSection,
@@ -48,6 +48,7 @@ from zerofleet.config.training import (
 __all__ = [
     "ANCHOR",
     "ENV_PREFIX",
+    "INITIAL_WEIGHTS",
     "SET_VARIABLE",
     "EvaluatorSection",
     "ExamSection",

@@ -14,6 +14,8 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from zerofleet.secrets.files import with_password_file
 
 ENV_PREFIX = "ZEROFLEET_"
+INITIAL_WEIGHTS = "initial.safetensors"
+"""File of a run's checkpoints with the weights that a new run starts from."""
 
 _DATABASE_URL = "postgresql://zerofleet@127.0.0.1:5432/zerofleet"
 _REDIS_URL = "redis://127.0.0.1:6379/0"

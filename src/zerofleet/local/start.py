@@ -10,7 +10,7 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, BinaryIO, Self
 
 from zerofleet_core import GameSpec
 
@@ -54,7 +54,7 @@ class LastCheckpoint:
                     step=state["step"],
                     samples=state["drawn"],
                     seconds=state.get("seconds", 0.0),  # 1.0 did not count them
-                    shapes=_shapes(path.with_suffix(".safetensors")),
+                    shapes=_shapes_of(path.with_suffix(".safetensors")),
                 )
             except (OSError, ValueError, KeyError, TypeError, OverflowError, MemoryError):
                 continue  # the trainer also skips a damaged one
@@ -72,8 +72,8 @@ class LastCheckpoint:
                 f"'{run.name}' of {run.game.name}: give another --data"
             )
         mistakes = [
-            f"{key} = {_toml(wanted)}, but this run was trained with {_toml(found)}: keep that "
-            "value, or start a new run with another --data"
+            f"{key} = {toml_text(wanted)}, but this run was trained with {toml_text(found)}: keep "
+            "that value, or start a new run with another --data"
             for key, wanted, found in self._differences(run, spec)
         ]
         if mistakes:
@@ -156,18 +156,26 @@ def _in_tower(name: str) -> bool:
     return name.startswith("network.tower.")
 
 
-def _toml(value: object) -> str:
+def toml_text(value: object) -> str:
+    """Return a value of a run file as messages show it."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _shapes(path: Path) -> dict[str, tuple[int, ...]]:
-    """Return the shape of each tensor of a safetensors file, read from its header.
+def _shapes_of(path: Path) -> dict[str, tuple[int, ...]]:
+    with path.open("rb") as file:
+        return tensor_shapes(file)
+
+
+def tensor_shapes(file: BinaryIO) -> dict[str, tuple[int, ...]]:
+    """Return the shape of each tensor of a safetensors file by its name, read from its header.
 
     The header is JSON after its length, 8 bytes, least significant first
     (https://huggingface.co/docs/safetensors, "Format").
+
+    Args:
+        file: the file, at its beginning.
     """
-    with path.open("rb") as file:
-        header: dict[str, Any] = json.loads(file.read(int.from_bytes(file.read(8), "little")))
+    header: dict[str, Any] = json.loads(file.read(int.from_bytes(file.read(8), "little")))
     return {name: tuple(each["shape"]) for name, each in header.items() if "shape" in each}
 
 

@@ -8,29 +8,27 @@ its exam. ``scripts/trained_model.py`` writes such a folder from a run.
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import tomllib
-from collections.abc import Mapping
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 from zerofleet_core import GameSpec
 
 from zerofleet import games
-from zerofleet.config import Overrides, RunConfig, load_run
+from zerofleet.config import INITIAL_WEIGHTS, Overrides, RunConfig, load_run
 from zerofleet.database import Database, migrate
 from zerofleet.errors import ConfigError
 from zerofleet.local.data_folder import DataFolder, full_disk_named
-from zerofleet.local.start import LastCheckpoint, Start, network_keys
+from zerofleet.local.start import LastCheckpoint, Start, network_keys, tensor_shapes, toml_text
 from zerofleet.local.stores import Stores
 from zerofleet.models.folder import ModelFolder
 
 MODELS = Path(__file__).parents[1] / "trained"
 """The folder of the trained models."""
 
-_INITIAL = "initial.safetensors"  # the name that the trainer looks for
 _ACTOR = "zerofleet"
 _READY = "served.toml"
 """File of a data folder whose model is complete: a copy of ``model.toml``."""
@@ -109,7 +107,6 @@ class StartingWeights:
     game: str
     content: bytes
     """A safetensors file; names of the network's tensors begin with ``network.``."""
-    shapes: Mapping[str, tuple[int, ...]]
 
     @classmethod
     def find(cls, source: str) -> StartingWeights:
@@ -125,7 +122,7 @@ class StartingWeights:
         if source in models and not Path(source).exists():
             model = models[source]
             content = model.weights.read_bytes()
-            return cls(source, str(model.about()["game"]), content, _shapes(content))
+            return cls(source, str(model.about()["game"]), content)
         if not Path(source).is_dir():
             raise ConfigError(
                 f"--from {source}: give a trained model ({', '.join(models)}) or the data folder "
@@ -136,7 +133,7 @@ class StartingWeights:
         if checkpoint is None:
             raise ConfigError(f"--from {source}: this run has no checkpoint yet")
         content = published_weights(checkpoint.path.with_suffix(".safetensors").read_bytes())
-        return cls(source, checkpoint.game, content, _shapes(content))
+        return cls(source, checkpoint.game, content)
 
     def check(self, run: RunConfig, spec: GameSpec) -> None:
         """Refuse a run whose network these weights do not fit.
@@ -149,14 +146,14 @@ class StartingWeights:
                 f"--from {self.source} is a model of {self.game}, and the run plays "
                 f"{run.game.name}: give a model of the same game"
             )
-        wanted = dict(run.network)
+        wanted, shapes = dict(run.network), tensor_shapes(BytesIO(self.content))
         mistakes = [
-            f"network.{key} = {wanted[key]}, but the model of --from {self.source} has {value}: "
-            "set that value in the run file"
-            for key, value in network_keys(self.shapes).items()
+            f"network.{key} = {toml_text(wanted[key])}, but the model of --from {self.source} has "
+            f"{toml_text(value)}: set that value in the run file"
+            for key, value in network_keys(shapes).items()
             if wanted[key] != value
         ]
-        if not mistakes and self.shapes["network.tower.0.0.weight"][1] != spec.observation_shape[0]:
+        if not mistakes and shapes["network.tower.0.0.weight"][1] != spec.observation_shape[0]:
             mistakes = [
                 f"the model of --from {self.source} has other input planes than this version of "
                 f"{self.game}: it is of another zerofleet"
@@ -170,7 +167,7 @@ class StartingWeights:
         Raises:
             ConfigError: the run has begun with other weights.
         """
-        path = folder.checkpoints / folder.run / _INITIAL
+        path = folder.checkpoints / folder.run / INITIAL_WEIGHTS
         if path.exists() and path.read_bytes() == self.content:
             return
         if LastCheckpoint.read(path.parent) is not None:
@@ -200,13 +197,6 @@ def published_weights(checkpoint: bytes) -> bytes:
     }
     heads = {name: each for name, each in tensors.items() if name.startswith("network.auxiliary.")}
     return save(heads | published)
-
-
-def _shapes(content: bytes) -> dict[str, tuple[int, ...]]:
-    """Return the shape of each tensor of a safetensors file by its name."""
-    length = int.from_bytes(content[:8], "little")
-    header: dict[str, Any] = json.loads(content[8 : 8 + length])
-    return {name: tuple(each["shape"]) for name, each in header.items() if "shape" in each}
 
 
 def _publish(database: Database, models: ModelFolder, model_bytes: bytes, run: RunConfig) -> None:
