@@ -26,6 +26,7 @@ from zerofleet.cli.sql import sql
 from zerofleet.cli.status import status
 from zerofleet.cli.terminal import echo
 from zerofleet.cli.token import token
+from zerofleet.cli.uci import uci
 from zerofleet.cli.up import up
 from zerofleet.errors import ConfigError, ZerofleetError
 from zerofleet.printable import printable_lines
@@ -51,6 +52,7 @@ _EXAMPLES: dict[Callable[..., None], str] = {
     sql: "zerofleet sql -c 'SELECT count(*) FROM games'",
     play: "zerofleet play tictactoe --second",
     gtp: "zerofleet gtp go9 --simulations 400",
+    uci: "zerofleet uci runs/chess.toml",
     sgf: "zerofleet sgf go9 --last 10 --folder games",
     exam: "zerofleet exam connect_four --model all",
     match: "zerofleet match 12 8 --games 100",

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -15,10 +13,9 @@ from zerofleet.cli.run_options import (
     RunFile,
     TlsFolder,
     TokenFile,
-    chosen_folder,
     client_credentials,
 )
-from zerofleet.cli.serving import refuse_two_services, serving, with_port
+from zerofleet.cli.serving import refuse_two_services, service_address, with_port
 
 
 def gtp(
@@ -53,14 +50,5 @@ def gtp(
     options = EngineOptions(version=model, search=search)
     # The run's own service is on this machine and needs no credentials.
     shown = (tls, token_file, allow_plaintext) if address is not None else (None, None, False)
-    with _address(address, run_file, data) as found:
+    with service_address(address, run_file, data, "gtp") as found:
         asyncio.run(serve_gtp(found, options, client_credentials(*shown)))
-
-
-def _address(
-    address: str | None, run_file: Path | None, data: Path | None
-) -> contextlib.AbstractContextManager[str]:
-    """Return the given service, or the run's own."""
-    if address is not None:
-        return contextlib.nullcontext(address)
-    return serving(chosen_folder(data, run_file), "gtp")

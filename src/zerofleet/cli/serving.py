@@ -10,6 +10,7 @@ from collections.abc import Callable, Generator
 from shlex import quote
 from typing import TYPE_CHECKING
 
+from zerofleet.cli.run_options import chosen_folder
 from zerofleet.cli.terminal import echo
 from zerofleet.errors import ConfigError, ZerofleetError
 
@@ -50,6 +51,15 @@ def refuse_two_services(address: str | None, run_file: Path | None, data: Path |
     run = run_file or data
     if address is not None and run is not None:
         raise ConfigError(f"--address {address} and the run of {run} are two services: give one")
+
+
+def service_address(
+    address: str | None, run_file: Path | None, data: Path | None, program: str
+) -> contextlib.AbstractContextManager[str]:
+    """Return the given service, or the run's own; see ``serving``."""
+    if address is not None:
+        return contextlib.nullcontext(address)
+    return serving(chosen_folder(data, run_file), program)
 
 
 @contextlib.contextmanager

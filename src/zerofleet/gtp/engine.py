@@ -6,13 +6,12 @@ import asyncio
 import contextlib
 import inspect
 import math
-import sys
-import threading
 from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass, field
 
 from zerofleet import __version__
 from zerofleet.client import AsyncPlayer
+from zerofleet.engine_lines import complain, read_stdin, write
 from zerofleet.errors import ConfigError, ZerofleetError
 from zerofleet.games.go import is_go
 from zerofleet.gtp.board_commands import (
@@ -33,7 +32,6 @@ from zerofleet.gtp.protocol import (
     parse_player,
     success,
 )
-from zerofleet.printable import printable_lines
 from zerofleet.rpc.codec import BEST
 from zerofleet.rpc.player_service import PlayerDescription, SearchChild, SearchOptions, SearchTable
 from zerofleet.rpc.tls import ClientCredentials
@@ -445,43 +443,7 @@ async def serve_gtp(address: str, options: EngineOptions, credentials: ClientCre
                 f"GTP is for Go, and {address} plays '{description.game}': "
                 "play it with `zerofleet play`"
             )
-        engine = Engine(player, description, options, _write, _complain)
+        engine = Engine(player, description, options, write, complain)
         # A controller that has disconnected reads no further answers.
         with contextlib.suppress(BrokenPipeError):
-            await engine.run(_lines(sys.stdin.fileno()))
-
-
-def _write(text: str) -> None:
-    # A message may repeat a path that this encoding cannot write.
-    encoding = sys.stdout.encoding
-    text = printable_lines(text)
-    sys.stdout.write(text.encode(encoding, errors="backslashreplace").decode(encoding))
-    sys.stdout.flush()
-
-
-def _complain(text: str) -> None:
-    sys.stderr.write(f"zerofleet: {printable_lines(text)}\n")
-
-
-def _lines(descriptor: int) -> asyncio.Queue[str | None]:
-    """Return a queue of the lines of a blocking file, followed by None."""
-    lines: asyncio.Queue[str | None] = asyncio.Queue()
-    loop = asyncio.get_running_loop()
-
-    def read() -> None:
-        with contextlib.suppress(RuntimeError):  # the loop has ended
-            # Unbuffered: a thread that waits in a buffered file holds its lock, and then the
-            # interpreter cannot end.
-            with (
-                contextlib.suppress(OSError),  # a terminal that is gone counts as the end
-                open(descriptor, "rb", buffering=0, closefd=False) as source,
-            ):
-                for line in source:
-                    loop.call_soon_threadsafe(
-                        lines.put_nowait, line.decode(errors="surrogateescape")
-                    )
-            loop.call_soon_threadsafe(lines.put_nowait, None)
-
-    # A daemon: after `quit` it may stay in a read that nothing ends.
-    threading.Thread(target=read, name="gtp-input", daemon=True).start()
-    return lines
+            await engine.run(read_stdin())

@@ -1,0 +1,144 @@
+"""Make the positions of the chess exam: three and four men, each legal move with its outcome.
+
+The outcomes come from Syzygy tables (de Man 2013), which the source archive of python-chess
+contains for all 35 kinds of material with up to four men:
+
+    pip download --no-deps --no-binary :all: chess
+    tar xf chess-*.tar.gz
+    python scripts/chess_endgames.py chess-*/data/syzygy/regular
+
+The script needs python-chess, which the tests install. It writes
+``src/zerofleet/exam/chess_endgames.txt`` anew, always with the same contents. A line has a
+position in Forsyth-Edwards notation (FEN), a tab, and a sign for each legal move, the moves in
+alphabetical order of their UCI names: ``+`` wins, ``=`` draws and ``-`` loses for the player to
+move. A win that the 50-move rule would spoil counts as a draw.
+
+The sample is balanced. Each combination of material, the side to move (the side with more material
+or the other) and the outcome (win or draw) has equally many positions where it can. Every position
+has moves with different outcomes, so that an error is possible.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import combinations_with_replacement
+from pathlib import Path
+
+import chess
+import chess.syzygy
+
+OUTPUT = Path(__file__).parent.parent / "src/zerofleet/exam/chess_endgames.txt"
+POSITIONS = 2_000
+SEED = 1
+TRIES = 3_000
+"""Random positions without a new one of the cell until the cell counts as exhausted."""
+
+PIECES = "QRBNP"
+WORTH = {"Q": 9, "R": 5, "B": 3, "N": 3, "P": 1}
+SIGNS = {1: "+", 0: "=", -1: "-"}
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One combination of the balance."""
+
+    strong: str  # pieces beside the king of the side with more material
+    weak: str
+    strong_to_move: bool
+    outcome: int  # of perfect play for the player to move: 1 or 0
+
+
+def cells() -> list[Cell]:
+    """Return all combinations; some of them have no position."""
+    materials = [(piece, "") for piece in PIECES]
+    materials += [("".join(pair), "") for pair in combinations_with_replacement(PIECES, 2)]
+    materials += list(combinations_with_replacement(PIECES, 2))
+    return [
+        Cell(strong, weak, strong_to_move, outcome)
+        for strong, weak in materials
+        for strong_to_move in ((True, False) if strong != weak else (True,))
+        for outcome in (1, 0)
+    ]
+
+
+def drawn(cell: Cell, tables: chess.syzygy.Tablebase, generator: random.Random) -> Iterator[str]:
+    """Yield lines of the file for different positions of one cell."""
+    seen: set[str] = set()
+    tries = 0
+    while tries < TRIES:
+        tries += 1
+        board = random_board(cell, generator)
+        if not board.is_valid() or board.is_game_over() or board.fen() in seen:
+            continue
+        outcomes = {move.uci(): outcome_of(board, move, tables) for move in board.legal_moves}
+        if max(outcomes.values()) != cell.outcome or len(set(outcomes.values())) == 1:
+            continue
+        seen.add(board.fen())
+        tries = 0
+        signs = "".join(SIGNS[outcomes[name]] for name in sorted(outcomes))
+        yield f"{board.fen()}\t{signs}"
+
+
+def random_board(cell: Cell, generator: random.Random) -> chess.Board:
+    """Return a board with the cell's men on random squares; it may be an impossible position."""
+    strong_colour = generator.choice(chess.COLORS)
+    board = chess.Board(None)
+    men = [(kind, strong_colour) for kind in "K" + cell.strong]
+    men += [(kind, not strong_colour) for kind in "K" + cell.weak]
+    for (kind, colour), square in zip(men, generator.sample(range(64), len(men)), strict=True):
+        board.set_piece_at(square, chess.Piece(chess.Piece.from_symbol(kind).piece_type, colour))
+    board.turn = strong_colour == cell.strong_to_move
+    return board
+
+
+def outcome_of(board: chess.Board, move: chess.Move, tables: chess.syzygy.Tablebase) -> int:
+    """Return the outcome of a move under perfect play: +1, 0 or -1 for the player who makes it."""
+    board.push(move)
+    try:
+        if board.is_checkmate():
+            return 1
+        if board.is_stalemate() or board.is_insufficient_material():
+            return 0
+        value = -tables.probe_wdl(board)  # 2 win, 1 win that 50 moves spoil, and so on
+        return (value > 1) - (value < -1)
+    finally:
+        board.pop()
+
+
+def sample(tables: chess.syzygy.Tablebase) -> list[str]:
+    """Return the lines of the file, the cells in turn."""
+    generator = random.Random(SEED)
+    left = [drawn(cell, tables, generator) for cell in cells()]
+    lines: list[str] = []
+    while len(lines) < POSITIONS:
+        for source in list(left):
+            line = next(source, None)
+            if line is None:
+                left.remove(source)
+            elif len(lines) < POSITIONS:
+                lines.append(line)
+    generator.shuffle(lines)
+    return lines
+
+
+def main() -> None:
+    """Write the file and print the share of errors of random play."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("tables", type=Path, help="folder with .rtbw files")
+    folder = parser.parse_args().tables
+    with chess.syzygy.open_tablebase(str(folder)) as tables:
+        lines = sample(tables)
+    OUTPUT.write_text("".join(f"{line}\n" for line in lines), encoding="ascii")
+    shares = []
+    for line in lines:
+        signs = line.partition("\t")[2]
+        best = "+" if "+" in signs else "="
+        shares.append(1 - signs.count(best) / len(signs))
+    print(f"{len(lines)} positions in {OUTPUT}; random play errs in {sum(shares) / len(shares):.1%}")
+
+
+if __name__ == "__main__":
+    main()

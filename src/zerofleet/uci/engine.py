@@ -1,0 +1,393 @@
+"""A UCI engine that plays the moves of a player."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+
+from zerofleet_core import State
+
+from zerofleet import __version__
+from zerofleet.client import AsyncPlayer
+from zerofleet.engine_lines import read_stdin, write
+from zerofleet.errors import ConfigError, ZerofleetError
+from zerofleet.games.chess import is_chess, is_chess960
+from zerofleet.rpc.codec import BEST
+from zerofleet.rpc.player_service import PlayerDescription, SearchChild, SearchOptions, SearchTable
+from zerofleet.rpc.tls import ClientCredentials
+from zerofleet.uci.protocol import (
+    InfoStyle,
+    Limits,
+    UciError,
+    info_lines,
+    parse_go,
+    parse_option,
+    parse_position,
+)
+
+_NO_MOVE = "bestmove (none)"
+_TABLE_SECONDS = 0.04
+"""Seconds between two tables of a search: `stop` is answered with the latest one."""
+_INFO_SECONDS = 0.5
+"""Seconds between two groups of info lines."""
+_GREETING_SECONDS = 5.0
+_MOST_LINES = 500
+
+
+@dataclass(slots=True)
+class Options:
+    """Values of the options that a controller may set."""
+
+    lines: int = 1
+    overhead: float = 0.1  # seconds
+    chess960: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class EngineOptions:
+    """What the command line chooses."""
+
+    version: str = BEST
+    search: SearchOptions = field(default_factory=SearchOptions)
+
+
+class Engine:
+    """Answers the lines of a controller.
+
+    Args:
+        player: plays and analyses; connected.
+        description: of its server.
+        options: what the command line chooses.
+        say: writes lines to the controller.
+    """
+
+    def __init__(
+        self,
+        player: AsyncPlayer,
+        description: PlayerDescription,
+        options: EngineOptions,
+        say: Callable[[str], None],
+    ) -> None:
+        self._player = player
+        self._description = description
+        self._version = options.version
+        self._options = options.search
+        self._say = say
+        self._set = Options(chess960=is_chess960(description.game))
+        self._start = ""  # FEN; empty: the usual start
+        self._actions: list[int] = []
+        self._state = State(description.game)
+        self._refusal = ""  # of the last position
+        self._search: _RunningSearch | None = None
+
+    async def run(self, lines: asyncio.Queue[str | None]) -> None:
+        """Answer line after line, until ``quit`` or the end (None)."""
+        try:
+            while (line := await lines.get()) is not None:
+                words = line.split()
+                # UCI wants unknown words before a command skipped.
+                while words and words[0] not in _COMMANDS:
+                    words.pop(0)
+                if not words:
+                    continue
+                if words[0] == "quit":
+                    return
+                try:
+                    await _COMMANDS[words[0]](self, words[1:])
+                except ZerofleetError as error:
+                    self._say(f"info string {' '.join(str(error).split())}\n")
+        finally:
+            await self._drop_search()
+
+    async def _uci(self, _: Sequence[str]) -> None:
+        run, best = self._description.run, self._description.best
+        version = best if self._version == BEST else self._version
+        chess960 = "true" if self._set.chess960 else "false"
+        self._say(
+            f"id name zerofleet {__version__}, run {run}, model {version}\n"
+            "id author the zerofleet project\n"
+            f"option name MultiPV type spin default 1 min 1 max {_MOST_LINES}\n"
+            "option name Move Overhead type spin default 100 min 0 max 10000\n"
+            f"option name UCI_Chess960 type check default {chess960}\n"
+            "option name UCI_AnalyseMode type check default false\n"
+            "option name Ponder type check default false\n"
+            "uciok\n"
+        )
+
+    async def _isready(self, _: Sequence[str]) -> None:
+        self._say("readyok\n")
+
+    async def _setoption(self, words: Sequence[str]) -> None:
+        name, value = parse_option(words)
+        if name == "multipv":
+            self._set.lines = _spin("MultiPV", value, 1, _MOST_LINES)
+        elif name == "move overhead":
+            self._set.overhead = _spin("Move Overhead", value, 0, 10_000) / 1000
+        elif name == "uci_chess960":
+            wanted = value.lower() == "true"
+            if wanted != self._set.chess960:
+                kind = "Chess960" if self._set.chess960 else "standard chess"
+                raise UciError(f"UCI_Chess960 = {value}: the model plays {kind} only")
+        elif name not in ("uci_analysemode", "ponder"):
+            raise UciError(f"unknown option '{name[:40]}'")
+
+    async def _set_position(self, words: Sequence[str]) -> None:
+        await self._drop_search()
+        try:
+            position = parse_position(words)
+            state = State(self._description.game, start=position.fen)
+            actions = [_apply(state, name, number) for number, name in enumerate(position.moves, 1)]
+        except (ZerofleetError, ValueError) as error:
+            # A move for another position would be worse than none.
+            self._refusal = str(error)
+            raise UciError(str(error)) from error
+        self._start, self._actions, self._state, self._refusal = position.fen, actions, state, ""
+
+    async def _go(self, words: Sequence[str]) -> None:
+        await self._drop_search()
+        limits = parse_go(words)
+        if self._refusal:
+            self._say(f"info string no search: {self._refusal}\n{_NO_MOVE}\n")
+            return
+        if self._state.is_terminal:
+            self._say(f"info depth 0 score {_end_score(self._state)}\n{_NO_MOVE}\n")
+            return
+        self._search = _RunningSearch(self, limits)
+
+    async def _stop(self, _: Sequence[str]) -> None:
+        if self._search is not None:
+            await self._search.stop()
+
+    async def _ponderhit(self, _: Sequence[str]) -> None:
+        if self._search is not None:
+            self._search.ponderhit()
+
+    async def _ignored(self, _: Sequence[str]) -> None:
+        """Accept a command that changes nothing: no position is kept, and nothing is registered."""
+
+    async def _drop_search(self) -> None:
+        """End a search that the controller has not stopped; its move is still answered."""
+        await self._stop(())
+        self._search = None
+
+    def tables(self, limits: Limits) -> AsyncGenerator[SearchTable]:
+        """Start a search of the position."""
+        most = self._description.max_simulations
+        usual = self._options.get("simulations") or self._description.num_simulations
+        timed = limits.is_infinite or limits.is_ponder or limits.depth or limits.mate
+        timed = timed or limits.seconds(self._state.to_play, 0.0) is not None
+        simulations = limits.nodes or (most if timed else usual)
+        return self._player.analyze(
+            self._actions,
+            start=self._start,
+            game=self._description.game,
+            version=self._version,
+            every_seconds=_TABLE_SECONDS,
+            **(self._options | SearchOptions(simulations=max(1, min(simulations, most)))),
+        )
+
+    @property
+    def style(self) -> InfoStyle:
+        """Selection and format of the lines about a search."""
+        return InfoStyle(self._set.lines, self._names, self._mate_in)
+
+    def say(self, text: str) -> None:
+        """Write lines to the controller."""
+        self._say(text)
+
+    @property
+    def to_play(self) -> int:
+        """The player to move: 0 for White."""
+        return self._state.to_play
+
+    @property
+    def overhead(self) -> float:
+        """Seconds that each move loses on its way."""
+        return self._set.overhead
+
+    def _names(self, actions: Sequence[int]) -> list[str]:
+        """Return the moves of a line of play from the present position."""
+        state = self._state.copy()
+        names: list[str] = []
+        for action in actions:
+            names.append(state.action_to_string(action))
+            state.apply(action)
+        return names
+
+    def _mate_in(self, child: SearchChild) -> int | None:
+        """Return the moves until a proven mate."""
+        if child.q_value is None or abs(child.q_value) != 1.0:
+            return None
+        state = self._state.copy()
+        for action in child.principal_variation:
+            state.apply(action)
+        if not state.is_terminal or state.result == 0:
+            return None
+        moves = (len(child.principal_variation) + 1) // 2
+        return moves if child.q_value > 0 else -moves
+
+
+class _RunningSearch:
+    """The search of one ``go``, until its ``bestmove``.
+
+    Args:
+        engine: whose position is searched.
+        limits: when it ends.
+    """
+
+    def __init__(self, engine: Engine, limits: Limits) -> None:
+        self._engine = engine
+        self._limits = limits
+        self._style = engine.style
+        self._began = time.monotonic()
+        self._deadline = self._deadline_from(self._began)
+        self._latest: SearchTable | None = None
+        self._told: SearchTable | None = None
+        self._told_at = self._began
+        self._changed = asyncio.Event()  # stop or ponderhit
+        self._stopped = False
+        self._task = asyncio.create_task(self._run())
+
+    async def stop(self) -> None:
+        """End the search and wait for its ``bestmove``."""
+        self._stopped = True
+        self._changed.set()
+        await self._task
+
+    def ponderhit(self) -> None:
+        """The opponent played the expected move: from now on the clock counts."""
+        self._limits = self._limits.without_ponder()
+        self._deadline = self._deadline_from(time.monotonic())
+        self._changed.set()
+
+    def _deadline_from(self, now: float) -> float | None:
+        if self._limits.is_infinite or self._limits.is_ponder:
+            return None
+        seconds = self._limits.seconds(self._engine.to_play, self._engine.overhead)
+        return None if seconds is None else now + seconds
+
+    async def _run(self) -> None:
+        reader = asyncio.create_task(self._read())
+        try:
+            while not self._is_over(reader):
+                left = None if self._deadline is None else self._deadline - time.monotonic()
+                # Without a table there is no move yet, whatever the clock says.
+                if left is not None and left <= 0:
+                    left = _TABLE_SECONDS
+                change = asyncio.create_task(self._changed.wait())
+                waited = {change} if reader.done() else {change, reader}
+                await asyncio.wait(waited, timeout=left, return_when=asyncio.FIRST_COMPLETED)
+                change.cancel()
+                self._changed.clear()
+        finally:
+            reader.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await reader
+        self._finish()
+
+    def _is_over(self, reader: asyncio.Task[None]) -> bool:
+        if self._latest is None and not reader.done():
+            return False
+        if self._stopped:
+            return True
+        if self._limits.is_infinite or self._limits.is_ponder:
+            return False  # even if there is nothing left to search
+        late = self._deadline is not None and time.monotonic() >= self._deadline
+        return late or reader.done()
+
+    async def _read(self) -> None:
+        """Keep the latest table and show progress."""
+        try:
+            async with contextlib.aclosing(self._engine.tables(self._limits)) as tables:
+                async for table in tables:
+                    self._latest = table
+                    now = time.monotonic()
+                    if now - self._told_at >= _INFO_SECONDS:
+                        self._tell(table, now)
+                    if self._reaches_depth(table):
+                        return
+        except ZerofleetError as error:
+            self._engine.say(f"info string {' '.join(str(error).split())}\n")
+
+    def _reaches_depth(self, table: SearchTable) -> bool:
+        best = table.ranked[0]
+        if self._limits.depth and len(best.principal_variation) >= self._limits.depth:
+            return True
+        mate = self._style.mate_in(best) if self._limits.mate else None
+        return mate is not None and self._limits.mate is not None and 0 < mate <= self._limits.mate
+
+    def _tell(self, table: SearchTable, now: float) -> None:
+        self._told, self._told_at = table, now
+        lines = info_lines(table, now - self._began, self._style)
+        self._engine.say("".join(f"{line}\n" for line in lines))
+
+    def _finish(self) -> None:
+        if self._latest is None:
+            self._engine.say(f"{_NO_MOVE}\n")
+            return
+        if self._told is not self._latest:
+            self._tell(self._latest, time.monotonic())
+        line = self._style.name_line(self._latest.ranked[0].principal_variation)
+        ponder = f" ponder {line[1]}" if len(line) > 1 else ""
+        self._engine.say(f"bestmove {line[0]}{ponder}\n")
+
+
+def _apply(state: State, name: str, number: int) -> int:
+    """Play a move of the controller and return its action."""
+    try:
+        action = state.string_to_action(name)
+        state.apply(action)
+    except ValueError as error:
+        raise UciError(f"move {number} '{name[:20]}' is illegal: {error}") from error
+    return action
+
+
+def _spin(name: str, text: str, least: int, most: int) -> int:
+    """Return the value of an option that is a whole number."""
+    number = int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else -1
+    if not least <= number <= most:
+        raise UciError(f"{name} is '{text[:40]}': give {least} to {most}")
+    return number
+
+
+def _end_score(state: State) -> str:
+    """Return the score of a finished game, for the player to move."""
+    return "mate 0" if state.result else "cp 0"
+
+
+_COMMANDS: dict[str, Callable[[Engine, Sequence[str]], Awaitable[None]]] = {
+    "uci": Engine._uci,
+    "isready": Engine._isready,
+    "setoption": Engine._setoption,
+    "ucinewgame": Engine._ignored,
+    "position": Engine._set_position,
+    "go": Engine._go,
+    "stop": Engine._stop,
+    "ponderhit": Engine._ponderhit,
+    "debug": Engine._ignored,
+    "register": Engine._ignored,
+}
+
+
+async def serve_uci(address: str, options: EngineOptions, credentials: ClientCredentials) -> None:
+    """Answer a chess program until it sends ``quit`` or disconnects.
+
+    Raises:
+        ConfigError: the server plays another game, or the connection would be plaintext.
+        ZerofleetError: the server does not answer.
+    """
+    async with AsyncPlayer(address, timeout=_GREETING_SECONDS, **credentials) as greeter:
+        description = await greeter.describe()
+    if not is_chess(description.game):
+        raise ConfigError(
+            f"UCI is for chess, and {address} plays '{description.game}': "
+            "play it with `zerofleet play`"
+        )
+    async with AsyncPlayer(address, **credentials) as player:
+        engine = Engine(player, description, options, write)
+        # A controller that has disconnected reads no further answers.
+        with contextlib.suppress(BrokenPipeError):
+            await engine.run(read_stdin())
