@@ -6,11 +6,11 @@ A controller sends commands, and an engine answers with lines that begin with ``
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from zerofleet.errors import ZerofleetError
+from zerofleet.games.chess import centipawns
 from zerofleet.rpc.player_service import SearchChild, SearchTable
 
 START = "startpos"
@@ -22,12 +22,6 @@ _INCREMENT_SHARE = 0.8
 _LARGEST_SHARE = 0.4
 """Largest share of the clock that one move may take."""
 _LEAST_SECONDS = 0.01
-
-# A rate of win minus loss in centipawns: 0.5 is a bit more than a pawn, 0.99 about 13 pawns.
-_CENTIPAWN_SCALE = 90.0
-_CENTIPAWN_SLOPE = 1.5637541897
-"""Of Leela Chess Zero's conversion (its option ``ScoreType``, value ``centipawn_2018``)."""
-_MOST_CENTIPAWNS = 12_800
 
 
 class UciError(ZerofleetError):
@@ -125,9 +119,7 @@ def parse_go(words: Sequence[str]) -> Limits:
             increments[_INCREMENTS[word]] = max(0, _number(word, rest)) / 1000
         elif word in _COUNTS:
             limits = replace(limits, **{_COUNTS[word]: max(0, _number(word, rest))})
-    return replace(
-        limits, clocks=(clocks[0], clocks[1]), increments=(increments[0], increments[1])
-    )
+    return replace(limits, clocks=(clocks[0], clocks[1]), increments=(increments[0], increments[1]))
 
 
 def _number(word: str, rest: list[str]) -> int:
@@ -164,12 +156,6 @@ def parse_option(words: Sequence[str]) -> tuple[str, str]:
         raise UciError("setoption: give name NAME value VALUE")
     at = words.index("value") if "value" in words else len(words)
     return " ".join(words[1:at]).lower(), " ".join(words[at + 1 :])
-
-
-def centipawns(value: float) -> int:
-    """Return the score of a value in [-1, 1]."""
-    score = _CENTIPAWN_SCALE * math.tan(_CENTIPAWN_SLOPE * max(-1.0, min(1.0, value)))
-    return max(-_MOST_CENTIPAWNS, min(_MOST_CENTIPAWNS, round(score)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,289 @@
+"""Games of chess in Portable Game Notation (PGN; Edwards 1994).
+
+Comments, variations, glyphs and lines that begin with "%" are passed over. Moves are read in every
+form of standard algebraic notation and in UCI notation.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from zerofleet_core import State
+
+from zerofleet.errors import ConfigError, InvalidRequestError
+from zerofleet.games.chess import centipawns, is_chess, is_chess960
+
+MAX_CHARACTERS = 1 << 26
+"""Longest text that is read: some 50,000 games."""
+
+_LINE = 80
+_RESULTS = {"1-0": 1, "0-1": -1, "1/2-1/2": 0, "*": None}
+_RESULT_TEXTS = {1: "1-0", -1: "0-1", 0: "1/2-1/2"}
+_ROSTER = ("Event", "Site", "Date", "Round", "White", "Black", "Result")
+_UNKNOWN = {"Date": "????.??.??", "Result": "*"}
+_STANDARD = ("", "standard", "chess", "normal", "from position")
+_CHESS960 = ("chess960", "fischerandom", "fischerrandom", "fischer random", "freestyle")
+_CASTLING = {"0-0": "O-O", "0-0-0": "O-O-O"}
+_TAG = re.compile(r'\[\s*(\w+)\s*"((?:[^"\\\n]|\\.)*)"\s*\]')
+_MOVE_NUMBER = re.compile(r"\d+\.*|\.+")
+_TOKEN = re.compile(r"[^\s(){};]+")
+
+
+@dataclass(frozen=True, slots=True)
+class PgnGame:
+    """A game of chess as actions, with its tags.
+
+    Args:
+        game: name with its rules.
+        actions: from the start position.
+        start: start position as FEN; empty: the usual one.
+        tags: values by name, such as ``White``; ``FEN``, ``SetUp``, ``Variant`` and ``Result``
+            follow from the game.
+        resigned: the player to move after the last action resigned.
+        values: before each ply, for White, in [-1, 1]; None where unknown.
+    """
+
+    game: str
+    actions: Sequence[int]
+    start: str = ""
+    tags: Mapping[str, str] = field(default_factory=dict[str, str])
+    resigned: bool = False
+    values: Sequence[float | None] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ReadPgn:
+    """One game of a file."""
+
+    game: str  # name with its rules
+    actions: tuple[int, ...]
+    start: str  # FEN; empty: the usual one
+    tags: Mapping[str, str]
+    result: int | None  # +1 White won, -1 Black, 0 a draw; None: unfinished or unknown
+    line: int  # of the file, where the game begins, from 1
+
+
+def write(played: PgnGame) -> str:
+    """Return the PGN of a game; its values become comments, as lichess writes them.
+
+    Raises:
+        ConfigError: the game is not chess.
+        ValueError: an illegal action.
+    """
+    if not is_chess(played.game):
+        raise ConfigError(f"PGN is for chess, not for '{played.game}'")
+    state = State(played.game, start=played.start)
+    words: list[str] = []
+    for ply, action in enumerate(played.actions):
+        full_move = state.setup_text.split()[5]
+        after_comment = bool(words) and words[-1].endswith("}")
+        if state.to_play == 0:
+            words.append(f"{full_move}.")
+        elif not words or after_comment:
+            words.append(f"{full_move}...")
+        words.append(state.action_to_san(action))
+        state.apply(action)
+        value = played.values[ply + 1] if ply + 1 < len(played.values) else None
+        if value is not None:
+            words.append(f"{{ [%eval {_pawns(value)}] }}")
+    result = _result_text(played, state)
+    tags = {name: _UNKNOWN.get(name, "?") for name in _ROSTER} | dict(played.tags)
+    tags["Result"] = result
+    if is_chess960(played.game):
+        tags["Variant"] = "Chess960"
+    if played.start:
+        tags |= {"SetUp": "1", "FEN": played.start}
+    head = "".join(f'[{name} "{_escaped(text)}"]\n' for name, text in tags.items())
+    return f"{head}\n{_wrapped([*words, result])}\n\n"
+
+
+def read(text: str, game: str) -> Iterator[ReadPgn]:
+    """Yield the games of a file, one after another.
+
+    Args:
+        text: contents of the file.
+        game: chess with its rules; each game of the file must have the same.
+
+    Raises:
+        InvalidRequestError: not PGN, another variant, or an illegal move; the message names the
+            line of the file and the move.
+    """
+    if len(text) > MAX_CHARACTERS:
+        raise InvalidRequestError(f"the PGN has more than {MAX_CHARACTERS:,} characters: split it")
+    reader = _Reader(text)
+    while reader.find_game():
+        yield _read_game(reader, game)
+
+
+def _read_game(reader: _Reader, game: str) -> ReadPgn:
+    line = reader.line
+    tags = reader.read_tags()
+    _require_variant(tags, game, line)
+    start = tags.get("FEN", "").strip()
+    try:
+        state = State(game, start=start)
+    except ValueError as error:
+        raise InvalidRequestError(f"line {line} of the PGN: FEN: {error}") from error
+    actions: list[int] = []
+    for word, where in reader.read_moves():
+        if word in _RESULTS:
+            result = _RESULTS[word]
+            return ReadPgn(game, tuple(actions), start, tags, result, line)
+        try:
+            action = state.string_to_action(_plain(word))
+            state.apply(action)
+        except ValueError as error:
+            mover = "White" if state.to_play == 0 else "Black"
+            number = state.setup_text.split()[5]
+            raise InvalidRequestError(
+                f"line {where} of the PGN, move {number} of {mover}: '{word[:20]}' {_why(state)}"
+            ) from error
+        actions.append(action)
+    # A file may end without a result.
+    return ReadPgn(game, tuple(actions), start, tags, _RESULTS.get(tags.get("Result", "*")), line)
+
+
+def _why(state: State) -> str:
+    return "comes after the end of the game" if state.is_terminal else "is no legal move there"
+
+
+def _require_variant(tags: Mapping[str, str], game: str, line: int) -> None:
+    variant = tags.get("Variant", "").strip().lower()
+    if variant not in (*_STANDARD, *_CHESS960):
+        raise InvalidRequestError(
+            f"line {line} of the PGN: the variant '{variant[:40]}' is not played here"
+        )
+    # A FEN may hold an ordinary position of Chess960.
+    if variant in _CHESS960 and not is_chess960(game):
+        raise InvalidRequestError(
+            f"line {line} of the PGN: the game is Chess960; the model plays '{game}'"
+        )
+
+
+def _plain(word: str) -> str:
+    """Return a move without glyphs, and castling with letters."""
+    bare = word.rstrip("!?")
+    for zeros, letters in sorted(_CASTLING.items(), key=lambda pair: -len(pair[0])):
+        if bare.startswith(zeros):
+            return letters + bare[len(zeros) :]
+    return bare
+
+
+class _Reader:
+    """A position in the text of a PGN file."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text.removeprefix("\ufeff")
+        self._at = 0
+        self.line = 1
+
+    def find_game(self) -> bool:
+        """Go to the next game; return whether there is one."""
+        self._skip()
+        return self._at < len(self._text)
+
+    def read_tags(self) -> dict[str, str]:
+        """Return the tag pairs from here on."""
+        tags: dict[str, str] = {}
+        while self._text.startswith("[", self._at):
+            found = _TAG.match(self._text, self._at)
+            if found is None:
+                raise InvalidRequestError(
+                    f'line {self.line} of the PGN: a tag is not of the form [Name "value"]'
+                )
+            tags[found[1]] = re.sub(r"\\(.)", r"\1", found[2])
+            self._go_to(found.end())
+            self._skip()
+        return tags
+
+    def read_moves(self) -> Iterator[tuple[str, int]]:
+        """Yield the moves and the result with their lines, up to the result or to new tags."""
+        while self.find_game() and not self._text.startswith("[", self._at):
+            if self._text[self._at] == "(":
+                self._skip_variation()
+                continue
+            found = _TOKEN.match(self._text, self._at)
+            if found is None:
+                raise InvalidRequestError(
+                    f"line {self.line} of the PGN: '{self._text[self._at]}' has no beginning"
+                )
+            where = self.line
+            self._go_to(found.end())
+            word = found[0]
+            if word not in _RESULTS:
+                number = _MOVE_NUMBER.match(word)
+                word = word[number.end() :] if number and word not in _CASTLING else word
+                if number and found[0].startswith(tuple(_CASTLING)):
+                    word = found[0]
+            if not word or word.startswith("$") or not word.strip("!?"):
+                continue
+            yield word, where
+            if word in _RESULTS:
+                return
+
+    def _skip_variation(self) -> None:
+        """Go behind a variation and those inside it."""
+        began, depth = self.line, 0
+        while self._at < len(self._text):
+            self._skip()
+            if self._at >= len(self._text):
+                break
+            character = self._text[self._at]
+            self._go_to(self._at + 1)
+            depth += (character == "(") - (character == ")")
+            if depth == 0:
+                return
+        raise InvalidRequestError(f"line {began} of the PGN: the variation has no end")
+
+    def _skip(self) -> None:
+        """Go behind white space, comments and escaped lines."""
+        while self._at < len(self._text):
+            character = self._text[self._at]
+            at_line_start = self._at == 0 or self._text[self._at - 1] == "\n"
+            if character.isspace():
+                self._go_to(self._at + 1)
+            elif character == ";" or (character == "%" and at_line_start):
+                end = self._text.find("\n", self._at)
+                self._go_to(len(self._text) if end < 0 else end)
+            elif character == "{":
+                end = self._text.find("}", self._at)
+                if end < 0:
+                    raise InvalidRequestError(
+                        f"line {self.line} of the PGN: the comment has no end"
+                    )
+                self._go_to(end + 1)
+            else:
+                return
+
+    def _go_to(self, place: int) -> None:
+        self.line += self._text.count("\n", self._at, place)
+        self._at = place
+
+
+def _result_text(played: PgnGame, end: State) -> str:
+    if played.resigned:
+        return _RESULT_TEXTS[-1 if end.to_play == 0 else 1]
+    return _RESULT_TEXTS[end.result] if end.is_terminal else "*"
+
+
+def _pawns(value: float) -> str:
+    """Return an evaluation as lichess writes it: pawns for White with two decimals."""
+    return f"{centipawns(value) / 100:.2f}"
+
+
+def _escaped(text: str) -> str:
+    plain = " ".join(text.split())
+    return plain.replace("\\", "\\\\").replace('"', '\\"')
+
+
+def _wrapped(words: Sequence[str]) -> str:
+    """Return words in lines of fewer than 80 characters."""
+    lines = [""]
+    for word in " ".join(words).split(" "):
+        if lines[-1] and len(lines[-1]) + 1 + len(word) >= _LINE:
+            lines.append(word)
+        else:
+            lines[-1] = f"{lines[-1]} {word}".lstrip()
+    return "\n".join(lines)
