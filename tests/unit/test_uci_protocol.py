@@ -1,0 +1,91 @@
+"""UCI as text: limits, clocks, positions, scores."""
+
+from __future__ import annotations
+
+import pytest
+
+from zerofleet.games.chess import centipawns
+from zerofleet.rpc.player_service import SearchChild, SearchTable
+from zerofleet.uci.protocol import (
+    InfoStyle,
+    Limits,
+    Position,
+    UciError,
+    info_lines,
+    parse_go,
+    parse_option,
+    parse_position,
+)
+
+
+def test_limits_of_a_search() -> None:
+    assert parse_go([]) == Limits()
+    assert parse_go("nodes 500 depth 3".split()) == Limits(nodes=500, depth=3)
+    assert parse_go("infinite searchmoves e2e4 d2d4 ponder".split()) == Limits(
+        is_infinite=True, search_moves=("e2e4", "d2d4"), is_ponder=True
+    )
+    assert parse_go("wtime 60000 btime 1000 winc 2000 movestogo 5".split()) == Limits(
+        clocks=(60.0, 1.0), increments=(2.0, 0.0), moves_to_go=5
+    )
+    assert parse_go("strange movetime 250".split()) == Limits(move_seconds=0.25)
+    assert parse_go("wtime -30 btime 40".split()).clocks == (0.0, 0.04)
+
+
+@pytest.mark.parametrize("words", ["nodes", "wtime x", "movetime 1e3", "depth " + "9" * 20])
+def test_wrong_numbers(words: str) -> None:
+    with pytest.raises(UciError, match="give a whole number"):
+        parse_go(words.split())
+
+
+def test_time_of_a_move() -> None:
+    assert Limits().seconds(0, 0.1) is None
+    assert Limits(move_seconds=1.0).seconds(0, 0.1) == pytest.approx(0.9)
+    assert Limits(clocks=(60.0, 3.0)).seconds(0, 0.1) == pytest.approx(1.9)
+    assert Limits(clocks=(60.0, 3.0)).seconds(1, 0.0) == pytest.approx(0.1)
+    assert Limits(clocks=(60.0, None), increments=(1.0, 0.0)).seconds(0, 0.0) == pytest.approx(2.8)
+    assert Limits(clocks=(60.0, None)).seconds(1, 0.0) is None
+    # The last move before the time control may take the whole clock, without the overhead.
+    assert Limits(clocks=(5.0, None), moves_to_go=1).seconds(0, 0.1) == pytest.approx(4.8)
+    assert Limits(clocks=(5.0, None), moves_to_go=2).seconds(0, 0.0) == pytest.approx(2.0)
+    # A clock that has run out leaves a moment.
+    assert Limits(clocks=(0.0, None)).seconds(0, 0.1) == pytest.approx(0.01)
+
+
+def test_positions() -> None:
+    assert parse_position(["startpos"]) == Position()
+    assert parse_position("startpos moves e2e4 e7e5".split()) == Position("", ("e2e4", "e7e5"))
+    fen = "8/P6k/8/8/8/8/8/K7 w - - 0 1"
+    assert parse_position(f"fen {fen} moves a7a8q".split()) == Position(fen, ("a7a8q",))
+    for wrong in ("", "fen", "start", "startpos e2e4"):
+        with pytest.raises(UciError, match="give startpos or fen FEN, then moves"):
+            parse_position(wrong.split())
+
+
+def test_options() -> None:
+    assert parse_option("name MultiPV value 3".split()) == ("multipv", "3")
+    assert parse_option("name Move Overhead value 10".split()) == ("move overhead", "10")
+    assert parse_option("name Clear Hash".split()) == ("clear hash", "")
+    with pytest.raises(UciError, match="give name NAME value VALUE"):
+        parse_option(["MultiPV", "3"])
+
+
+def test_scores() -> None:
+    assert centipawns(0.0) == 0
+    assert centipawns(0.5) == -centipawns(-0.5) == 89
+    assert centipawns(1.0) == centipawns(2.0) == 12_780
+
+
+def test_lines_about_a_search() -> None:
+    children = (
+        SearchChild(1, "a", 10, 0.2, 0.0, (1, 2)),
+        SearchChild(2, "b", 30, 0.3, 0.5, (2, 3, 4)),
+        SearchChild(3, "c", 0, 0.5, None, (3,)),
+    )
+    table = SearchTable("run", 4, 0, 40, 0.4, 0.1, 2, "b", children, True)
+    style = InfoStyle(3, lambda line: [f"m{action}" for action in line])
+    assert info_lines(table, 0.5, style) == [
+        "info depth 3 seldepth 3 multipv 1 score cp 89 nodes 40 nps 80 time 500 pv m2 m3 m4",
+        "info depth 2 seldepth 3 multipv 2 score cp 0 nodes 40 nps 80 time 500 pv m1 m2",
+    ]
+    mating = InfoStyle(1, lambda line: [f"m{action}" for action in line], lambda child: -2)
+    assert " score mate -2 " in info_lines(table, 0.5, mating)[0]
