@@ -17,7 +17,9 @@
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <type_traits>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -133,6 +135,7 @@ class ReplayBufferOf final : public ReplayBuffer {
     }
     const std::size_t added = positions_.size() - positions_before;
     if (added == 0) return 0;
+    if (!game.start.empty()) starts_.emplace(games_dropped_ + games_.size(), game.start);
     games_.push_back(stored.copy(&memory_));
     if (ending_targets_.width() > 0) {
       endings_.push_back({.planes = {ending.planes, &memory_}, .score = ending.score});
@@ -281,6 +284,7 @@ class ReplayBufferOf final : public ReplayBuffer {
       const auto leaving = static_cast<std::ptrdiff_t>(games_.front().positions);
       positions_.erase(positions_.begin(), positions_.begin() + leaving);
       games_.pop_front();
+      starts_.erase(games_dropped_);
       if (!endings_.empty()) endings_.pop_front();
       if (weights_.repeated_once) counts_.drop_oldest_game();
       ++games_dropped_;
@@ -291,13 +295,20 @@ class ReplayBufferOf final : public ReplayBuffer {
     return stored.game - static_cast<std::uint32_t>(games_dropped_);
   }
 
+  // The game's start position; empty: the usual one.
+  std::string_view start_of(const PackedPosition& stored) const {
+    if (starts_.empty()) return {};
+    const auto found = starts_.find(games_dropped_ + place_of(stored));
+    return found == starts_.end() ? std::string_view() : std::string_view(found->second);
+  }
+
   void write_row(const PackedPosition& stored, int symmetry, std::size_t row,
                  const TrainingBatch& batch) const {
     const PackedGame& game = games_[place_of(stored)];
     const auto bytes = static_cast<std::size_t>(rules_.observation_bytes());
     const auto observation = batch.observations.subspan(row * bytes, bytes);
     if constexpr (FixedGame<G>) {
-      G position = rules_.start();
+      G position = rules_.start_from(start_of(stored));
       for (std::uint16_t ply = 0; ply < stored.ply; ++ply) {
         position.apply(static_cast<Action>(game.actions[ply]));
       }
@@ -386,7 +397,9 @@ class ReplayBufferOf final : public ReplayBuffer {
   std::pmr::deque<PackedGame> games_{&memory_};          // oldest first
   std::pmr::deque<PackedPosition> positions_{&memory_};  // oldest first
   std::pmr::deque<Ending> endings_{&memory_};  // of the games; empty if no target needs them
-  PositionCounts counts_{&memory_};            // for repeated_once
+  // Start positions by the number of their game; a game without one began at the usual start.
+  std::pmr::unordered_map<std::uint64_t, std::pmr::string> starts_{&memory_};
+  PositionCounts counts_{&memory_};  // for repeated_once
   std::uint64_t games_dropped_ = 0;
   std::int64_t total_positions_ = 0;
 };
