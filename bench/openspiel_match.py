@@ -60,7 +60,7 @@ class RolloutPlayer(ActionPlayer):
         self._seed = seed
         self._free = asyncio.Semaphore(os.cpu_count() or 1)
 
-    async def choose(self, place: Place, actions: Sequence[int]) -> int:
+    async def choose(self, place: Place, actions: Sequence[int], start: str = "") -> int:
         """The most visited action."""
         async with self._free:
             return await asyncio.to_thread(self._step, place, list(actions))

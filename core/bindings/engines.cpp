@@ -185,11 +185,19 @@ void bind_match(nb::module_& module) {
           "__init__",
           [](PyMatch* self, const std::string& game, const ActionLists& openings,
              const SearchConfig& config, std::uint64_t seed,
-             const std::optional<SearchConfig>& other) {
-            new (self) PyMatch(make_match(game, openings, {config, other.value_or(config)}, seed));
+             const std::optional<SearchConfig>& other, const Starts& starts) {
+            new (self)
+                PyMatch(make_match(game, openings, {config, other.value_or(config)}, seed, starts));
           },
           "game"_a, "openings"_a, "config"_a, "seed"_a, nb::kw_only(), "other"_a = nb::none(),
-          "Raises:\n    ValueError: unknown game, or an opening with an illegal action.")
+          "starts"_a = Starts{},
+          "Args:\n"
+          "    openings: each a list of actions from its start position.\n"
+          "    starts: start position of each opening; an empty text, or an empty list, is the\n"
+          "        usual start.\n\n"
+          "Raises:\n"
+          "    ValueError: unknown game, a wrong start position, or an opening with an illegal\n"
+          "        action.")
       .def(
           "select",
           [](nb::pointer_and_handle<PyMatch> self, int side) {
@@ -285,15 +293,21 @@ void bind_search(nb::module_& module) {
       .def(
           "__init__",
           [](PySearch* self, const std::string& game, const ActionLists& positions,
-             const SearchConfig& config, std::uint64_t seed, int leaves_per_position, bool noise) {
-            new (self) PySearch(
-                make_position_search(game, positions, config, seed,
-                                     {.leaves_per_position = leaves_per_position, .noise = noise}));
+             const SearchConfig& config, std::uint64_t seed, int leaves_per_position, bool noise,
+             const Starts& starts) {
+            new (self) PySearch(make_position_search(
+                game, positions, config, seed,
+                {.leaves_per_position = leaves_per_position, .noise = noise}, starts));
           },
           "game"_a, "positions"_a, "config"_a, "seed"_a, nb::kw_only(), "leaves_per_position"_a = 1,
-          "noise"_a = false,
-          "Args:\n    positions: each a list of actions from the start.\n\n"
-          "Raises:\n    ValueError: unknown game, or a position with an illegal action.")
+          "noise"_a = false, "starts"_a = Starts{},
+          "Args:\n"
+          "    positions: each a list of actions from its start position.\n"
+          "    starts: start position of each position; an empty text, or an empty list, is the\n"
+          "        usual start.\n\n"
+          "Raises:\n"
+          "    ValueError: unknown game, a wrong start position, or a position with an illegal\n"
+          "        action.")
       .def("select", &select<PositionSearchEngine>,
            "Run every position to its next leaves. The GIL is released.\n\n"
            "Returns:\n"

@@ -74,7 +74,8 @@ std::vector<Kept<Element>> take_column(nb::dict& columns, const char* name) {
 
 void make_game(GameColumns* self, std::optional<int> result, std::string reason,
                std::optional<float> resign_threshold, bool plays_on,
-               std::optional<bool> next_full_search, std::int64_t game_id, nb::kwargs given) {
+               std::optional<bool> next_full_search, std::string start, std::int64_t game_id,
+               nb::kwargs given) {
   GameColumns game;
   nb::dict columns;
   columns.update(given);
@@ -93,6 +94,7 @@ void make_game(GameColumns* self, std::optional<int> result, std::string reason,
   game.reason = std::move(reason);
   game.resign_threshold = resign_threshold;
   game.plays_on = plays_on;
+  game.start = std::move(start);
   game.next_full_search = next_full_search;
   game.check_shape();
   new (self) GameColumns(std::move(game));
@@ -124,10 +126,10 @@ void bind_game(nb::module_& module) {
       "lists its own action alone, unvisited.");
   game.def("__init__", &make_game, nb::kw_only(), "result"_a = nb::none(), "reason"_a = "rules",
            "resign_threshold"_a = nb::none(), "plays_on"_a = false,
-           "next_full_search"_a = nb::none(), "game_id"_a = 0, "columns"_a,
+           "next_full_search"_a = nb::none(), "start"_a = "", "game_id"_a = 0, "columns"_a,
            nb::sig("def __init__(self, *, result: int | None = None, reason: str = 'rules', "
                    "resign_threshold: float | None = None, plays_on: bool = False, "
-                   "next_full_search: bool | None = None, game_id: int = 0, "
+                   "next_full_search: bool | None = None, start: str = '', game_id: int = 0, "
                    "**columns: NDArray[typing.Any]) -> None"),
            "Make a game from `offsets` and each column of `game_columns()`, by name.\n\n"
            "Raises:\n"
@@ -154,6 +156,7 @@ void bind_game(nb::module_& module) {
       .def_ro("result", &C::result,
               "+1: the first player won, -1: the second, 0: a draw; None: unfinished.")
       .def_ro("reason", &C::reason, "'rules', or 'resign': the player to move resigned.")
+      .def_ro("start", &C::start, "Start position of the game; empty: the usual start.")
       .def_ro("resign_threshold", &C::resign_threshold,
               "v_resign when the game began; None: no player could resign.")
       .def_ro("next_full_search", &C::next_full_search,

@@ -130,6 +130,16 @@ class PythonState final : public DynamicState {
     return in_python([this] { return nb::cast<float>((*state_).attr("final_score")()); });
   }
 
+  std::optional<std::string> setup_text() const override {
+    return in_python([&]() -> std::optional<std::string> {
+      const nb::object& state = *state_;
+      if (!nb::hasattr(state, "setup_text")) return std::nullopt;
+      const nb::object answer = state.attr("setup_text")();
+      if (answer.is_none()) return std::nullopt;
+      return nb::cast<std::string>(answer);
+    });
+  }
+
   std::optional<std::string> name_of(Action action) const override {
     return ask<std::string>("name_of", static_cast<int>(action));
   }
@@ -227,12 +237,28 @@ class PythonRules final : public DynamicRules {
     if (nb::hasattr(*rules_, "has_final_score")) {
       shape_.has_final_score = nb::cast<bool>((*rules_).attr("has_final_score"));
     }
+    if (nb::hasattr(*rules_, "sets_up_positions")) {
+      shape_.sets_up_positions = nb::cast<bool>((*rules_).attr("sets_up_positions"));
+    }
   }
 
   GameShape shape() const override { return shape_; }
   std::unique_ptr<DynamicState> start() const override {
     return in_python([this]() -> std::unique_ptr<DynamicState> {
       return std::make_unique<PythonState>((*rules_).attr("start")(), shape_, 0);
+    });
+  }
+  std::unique_ptr<DynamicState> set_up(std::string_view text) const override {
+    if (!shape_.sets_up_positions) return nullptr;
+    return in_python([&]() -> std::unique_ptr<DynamicState> {
+      nb::object state;
+      try {
+        state = (*rules_).attr("set_up")(std::string(text));
+      } catch (nb::python_error& error) {
+        if (!error.matches(PyExc_ValueError)) throw;
+        throw std::invalid_argument(nb::str(error.value()).c_str());
+      }
+      return std::make_unique<PythonState>(std::move(state), shape_, 0);
     });
   }
   int symmetric_point(int point, int symmetry) const override {

@@ -76,7 +76,8 @@ AuxiliaryTargets to_auxiliary(const std::vector<std::string>& names) {
 int add(ReplayBuffer& buffer, const ColumnIn<std::int16_t>& action, int result,
         const ColumnIn<bool>& full_search, const ColumnIn<std::int32_t>& offsets,
         const ColumnIn<std::int16_t>& legal_actions, const ColumnIn<std::int32_t>& policy_weights,
-        const std::optional<ColumnIn<float>>& root_value, bool resigned) {
+        const std::optional<ColumnIn<float>>& root_value, bool resigned,
+        const std::string& start) {
   const StoredGame game{.action = span_of(action),
                         .result = result,
                         .full_search = span_of(full_search),
@@ -84,7 +85,8 @@ int add(ReplayBuffer& buffer, const ColumnIn<std::int16_t>& action, int result,
                         .legal_actions = span_of(legal_actions),
                         .policy_weights = span_of(policy_weights),
                         .root_value = root_value ? span_of(*root_value) : std::span<const float>{},
-                        .resigned = resigned};
+                        .resigned = resigned,
+                        .start = start};
   const nb::gil_scoped_release release;
   return buffer.add(game);
 }
@@ -193,7 +195,7 @@ void bind_replay(nb::module_& module) {
            nb::arg("full_search").noconvert(), nb::arg("offsets").noconvert(),
            nb::arg("legal_actions").noconvert(), nb::arg("policy_weights").noconvert(),
            nb::kw_only(), nb::arg("root_value").noconvert().none() = nb::none(),
-           "resigned"_a = false,
+           "resigned"_a = false, "start"_a = "",
            "Store a finished game and return its number of training positions.\n\n"
            "Args:\n"
            "    action: [plies] int16.\n"
@@ -206,7 +208,8 @@ void bind_replay(nb::module_& module) {
            "    policy_weights: [offsets[-1]] int32, the policy target up to scale.\n"
            "    root_value: [plies] float32, the searched values for the player to move; required\n"
            "        if value_lambda is below 1.\n"
-           "    resigned: whether the player to move after the last action resigned.\n\n"
+           "    resigned: whether the player to move after the last action resigned.\n"
+           "    start: the game's start position; empty: the usual start.\n\n"
            "Raises:\n"
            "    ValueError: the game does not replay under the rules; names ply and reason.\n"
            "    TypeError: a column has another dtype.")

@@ -34,6 +34,7 @@ struct GameSpec {
   int board_points;
   int num_final_planes;
   bool has_final_score;
+  bool sets_up_positions;
 };
 
 GameSpec game_spec(const std::string& name) {
@@ -46,17 +47,20 @@ GameSpec game_spec(const std::string& name) {
           shape.num_symmetries,
           shape.points(),
           shape.num_final_planes,
-          shape.has_final_score};
+          shape.has_final_score,
+          shape.sets_up_positions};
 }
 
 // A position of a game that is known only at run time.
 class State {
  public:
-  State(const std::string& name, const std::vector<int>& actions)
+  State(const std::string& name, const std::vector<int>& actions, std::string start)
       : game_(&dynamic_game(name)),
-        position_(position_after(*game_, std::span<const int>(actions))) {}
+        start_(std::move(start)),
+        position_(position_after(*game_, std::span<const int>(actions), start_)) {}
 
   const std::string& game() const { return game_->name(); }
+  const std::string& start() const { return start_; }
   const DynamicPosition& position() const { return position_; }
   void apply(int action) { apply_checked(*game_, position_, action); }
 
@@ -85,6 +89,12 @@ class State {
     return position_.final_score();
   }
 
+  std::string setup_text() const {
+    auto text = position_.setup_text();
+    if (!text) throw std::invalid_argument(game() + " has no notation for positions");
+    return *text;
+  }
+
   std::string action_to_string(int action) const {
     if (action < 0 || action >= game_->num_actions()) {
       throw std::invalid_argument("no action " + std::to_string(action) + " in " + game());
@@ -110,6 +120,7 @@ class State {
   }
 
   const DynamicGame* game_;  // never destroyed
+  std::string start_;
   DynamicPosition position_;
 };
 
@@ -166,6 +177,8 @@ void bind_spec(nb::module_& module) {
               "Number of planes that the game gives for its end; 0: none.")
       .def_ro("has_final_score", &GameSpec::has_final_score,
               "Whether the game gives a final score.")
+      .def_ro("sets_up_positions", &GameSpec::sets_up_positions,
+              "Whether a game may begin at a given position.")
       .def("__repr__", [](const GameSpec& spec) { return "GameSpec('" + spec.name + "')"; });
   module.def("game_names", &game_names,
              "Return the names of the core's families; 'go' also stands for go(size=9,komi=7.5).");
@@ -180,14 +193,22 @@ void bind_state(nb::module_& module) {
   using namespace zerofleet;
   bind_spec(module);
   nb::class_<State>(module, "State", "A position, with the rules of its game.")
-      .def(nb::init<const std::string&, const std::vector<int>&>(), "game"_a,
-           "actions"_a = std::vector<int>{},
-           "Make the position after `actions` from the start.\n\n"
-           "Raises:\n    ValueError: unknown game, or an illegal action (named with its ply).")
+      .def(nb::init<const std::string&, const std::vector<int>&, std::string>(), "game"_a,
+           "actions"_a = std::vector<int>{}, "start"_a = "",
+           "Make the position after `actions` from a start position.\n\n"
+           "Args:\n"
+           "    start: a position in the game's notation, such as `setup_text` writes; empty: the\n"
+           "        usual start.\n\n"
+           "Raises:\n"
+           "    ValueError: unknown game, an illegal action (named with its ply), or a start\n"
+           "        position that is wrong or that the game has no notation for.")
       .def_prop_ro("game", &State::game)
+      .def_prop_ro("start", &State::start,
+                   "The start position as it was given; empty: the usual start.")
       .def_prop_ro(
           "ply", [](const State& state) { return state.position().ply(); },
-          "Number of actions played.")
+          "Number of actions played. A given start position counts the plies that it takes to\n"
+          "reach it, where the position tells: one for each disc in Connect Four.")
       .def_prop_ro(
           "to_play", [](const State& state) -> int { return state.position().to_play(); },
           "0: the first player moves, 1: the second.")
@@ -214,6 +235,10 @@ void bind_state(nb::module_& module) {
       .def("final_score", &State::final_score,
            "Return the first player's final lead, in the game's points.\n\n"
            "Raises:\n    ValueError: the game is not over, or has no final score.")
+      .def("setup_text", &State::setup_text,
+           "Return the position in the game's notation, one line, for `start` of another State.\n\n"
+           "What came before the position, such as repetition, is not part of it.\n\n"
+           "Raises:\n    ValueError: the game has no notation for positions.")
       .def("action_to_string", &State::action_to_string, "action"_a)
       .def("string_to_action", &State::string_to_action, "text"_a,
            "Raises:\n    ValueError: the text names no action of this game.")

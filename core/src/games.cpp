@@ -16,11 +16,21 @@ class MnkRules final : public DynamicRules {
   explicit MnkRules(const RunTimeSizes& sizes) : sizes_(sizes) {}
 
   GameShape shape() const override {
-    return {sizes_.num_actions(), sizes_.planes(),     sizes_.rows(),
-            sizes_.columns(),     sizes_.max_length(), sizes_.num_symmetries()};
+    return {sizes_.num_actions(),
+            sizes_.planes(),
+            sizes_.rows(),
+            sizes_.columns(),
+            sizes_.max_length(),
+            sizes_.num_symmetries(),
+            0,
+            false,
+            true};
   }
   std::unique_ptr<DynamicState> start() const override {
     return std::make_unique<WrappedState<RunTimeMnk>>(RunTimeMnk(sizes_));
+  }
+  std::unique_ptr<DynamicState> set_up(std::string_view text) const override {
+    return std::make_unique<WrappedState<RunTimeMnk>>(RunTimeMnk::set_up(RunTimeMnk(sizes_), text));
   }
   int symmetric_point(int point, int symmetry) const override {
     return sizes_.symmetric_point(point, symmetry);

@@ -8,12 +8,11 @@
 
 namespace zerofleet {
 
-std::unique_ptr<PositionSearchEngine> make_position_search(const std::string& game,
-                                                           const ActionLists& positions,
-                                                           const SearchConfig& config,
-                                                           std::uint64_t seed,
-                                                           const PositionSearchOptions& options) {
+std::unique_ptr<PositionSearchEngine> make_position_search(
+    const std::string& game, const ActionLists& positions, const SearchConfig& config,
+    std::uint64_t seed, const PositionSearchOptions& options, const Starts& starts) {
   config.check();
+  check_starts(starts, positions);
   constexpr int kMostLeaves = std::numeric_limits<std::uint16_t>::max();  // Tree::leaves_out
   if (options.leaves_per_position < 1 || options.leaves_per_position > kMostLeaves) {
     throw std::invalid_argument("leaves_per_position is " +
@@ -22,7 +21,7 @@ std::unique_ptr<PositionSearchEngine> make_position_search(const std::string& ga
   }
   return visit_game(game, [&](const auto& rules) -> std::unique_ptr<PositionSearchEngine> {
     using G = typename std::decay_t<decltype(rules)>::Position;
-    return std::make_unique<PositionSearch<G>>(rules, positions, config, seed, options);
+    return std::make_unique<PositionSearch<G>>(rules, positions, config, seed, options, starts);
   });
 }
 

@@ -50,19 +50,28 @@ class RequestedPosition:
     """A position that is not terminal, and how it came about."""
 
     state: games.State
-    actions: tuple[int, ...]  # from the start
+    actions: tuple[int, ...]  # from its start position
 
 
-def replay(game: str, actions: Actions) -> RequestedPosition:
+def replay(game: str, actions: Actions, start: str = "") -> RequestedPosition:
     """The position after those actions.
 
+    Args:
+        game: name of the game.
+        actions: an SGF has a start position of its own.
+        start: position that the actions begin at; empty: the usual start.
+
     Raises:
-        InvalidRequestError: an action that the rules forbid (named with its ply), a game that is
-            over, or an SGF that is not of this game.
+        InvalidRequestError: a wrong start position, an action that the rules forbid (named with its
+            place in the list), a game that is over, or an SGF that is not of this game.
     """
     if isinstance(actions, Sgf):
-        actions = _read_sgf(game, actions.text)
-    state = games.State(game)
+        read = _read_sgf(game, actions.text)
+        actions, start = read.actions, read.start
+    try:
+        state = games.State(game, [], start)
+    except ValueError as error:
+        raise InvalidRequestError(f"start: {error}") from error
     played: list[int] = []
     for ply, action in enumerate(actions):
         if state.is_terminal:
@@ -84,9 +93,9 @@ def replay(game: str, actions: Actions) -> RequestedPosition:
     return RequestedPosition(state, tuple(played))
 
 
-def _read_sgf(game: str, file: str | bytes) -> list[int]:
+def _read_sgf(game: str, file: str | bytes) -> sgf.ReadGame:
     try:
-        return sgf.read(file, game).actions
+        return sgf.read(file, game)
     except ConfigError as error:
         raise InvalidRequestError(str(error)) from error
 
@@ -208,13 +217,20 @@ class ModelPlayer:
             versions=tuple(state.version for state in await self._models.index()),
             num_simulations=self._simulations(SearchOptions()),
             max_simulations=MAX_SIMULATIONS,
+            sets_up_positions=spec.sets_up_positions,
         )
 
     async def predict(
-        self, game: str, actions: Actions, *, run: str = "", version: str = BEST
+        self,
+        game: str,
+        actions: Actions,
+        *,
+        start: str = "",
+        run: str = "",
+        version: str = BEST,
     ) -> PositionPrediction:
         """See ``PlayerBackend``."""
-        state = (await self._position(game, actions)).state
+        state = (await self._position(game, actions, start)).state
         model = await self._model(run, version)
         prediction = await PinnedPredictor(self._batcher, model).predict(
             state.observation()[np.newaxis]
@@ -235,20 +251,23 @@ class ModelPlayer:
         game: str,
         actions: Actions,
         *,
+        start: str = "",
         run: str = "",
         version: str = BEST,
         options: SearchOptions,
     ) -> SearchTable:
         """See ``PlayerBackend``."""
         never = Every(None, None)
-        tables = [t async for t in self._tables(game, actions, run, version, options, never)]
-        return tables[-1]
+        tables = self._tables(game, actions, start, run, version, options, never)
+        *_, last = [table async for table in tables]
+        return last
 
     async def analyze(
         self,
         game: str,
         actions: Actions,
         *,
+        start: str = "",
         run: str = "",
         version: str = BEST,
         options: SearchOptions,
@@ -263,7 +282,7 @@ class ModelPlayer:
         if not every_simulations and not every_seconds:
             every_simulations = max(1, self._simulations(options) // 10)
         every = Every(every_simulations or None, every_seconds or None)
-        tables = self._tables(game, actions, run, version, options, every)
+        tables = self._tables(game, actions, start, run, version, options, every)
         async with contextlib.aclosing(tables):
             async for table in tables:
                 yield table
@@ -273,6 +292,7 @@ class ModelPlayer:
         game: str,
         actions: Actions,
         *,
+        start: str = "",
         run: str = "",
         version: str = BEST,
         options: SearchOptions,
@@ -281,7 +301,9 @@ class ModelPlayer:
         """See ``PlayerBackend``."""
         if not 0 <= temperature < np.inf:
             raise InvalidRequestError(f"temperature is {temperature}: give 0 or more")
-        table = await self.search(game, actions, run=run, version=version, options=options)
+        table = await self.search(
+            game, actions, start=start, run=run, version=version, options=options
+        )
         action = _choose(table, temperature, options.get("seed"))
         return PlayedAction(
             run=table.run,
@@ -296,13 +318,14 @@ class ModelPlayer:
         self,
         game: str,
         actions: Actions,
+        start: str,
         run: str,
         version: str,
         options: SearchOptions,
         every: Every,
     ) -> AsyncGenerator[SearchTable]:
         """The search's table each time that one is due, and at the end."""
-        position = await self._position(game, actions)
+        position = await self._position(game, actions, start)
         with self._admission.admitted(self._simulations(options), self._num_actions):
             search = self._new_search(position, options)
             model = await self._model(run, version)
@@ -318,7 +341,7 @@ class ModelPlayer:
                         yield self._table(result, position.state, model.version, done=False)
             yield self._table(search.results()[0], position.state, model.version, done=True)
 
-    async def _position(self, game: str, actions: Actions) -> RequestedPosition:
+    async def _position(self, game: str, actions: Actions, start: str) -> RequestedPosition:
         if game not in ("", self._game):
             raise InvalidRequestError(f"this server plays '{self._game}', not '{game}'")
         if isinstance(actions, Sgf):
@@ -326,7 +349,7 @@ class ModelPlayer:
             # threads.
             loop = asyncio.get_running_loop()
             return await loop.run_in_executor(self._parsers, replay, self._game, actions)
-        return replay(self._game, actions)
+        return replay(self._game, actions, start)
 
     async def _model(self, run: str, version: str) -> LoadedModel:
         if run:
@@ -359,6 +382,7 @@ class ModelPlayer:
             seed,
             leaves_per_position=leaves,
             noise=options.get("noise", False),
+            starts=[position.state.start],
         )
 
     def _table(

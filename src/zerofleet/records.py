@@ -41,7 +41,7 @@ DTYPES: dict[str, np.dtype[Any]] = {column.name: column.dtype for column in COLU
 }
 """The dtype of each array of a game, including ``offsets``."""
 
-_FACTS = ("result", "reason", "resign_threshold", "plays_on", "next_full_search")
+_FACTS = ("result", "reason", "resign_threshold", "plays_on", "next_full_search", "start")
 _READ_AS = {"i": "i", "f": "fi", "b": "b"}  # kinds of dtypes, and the kinds they can be read from
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -81,6 +81,8 @@ class GameRecord:
             f"{self.game_uid}|{self.game}|{columns.result}|{columns.reason}|"
             f"{columns.resign_threshold}|{columns.plays_on}|".encode()
         )
+        if columns.start:  # left out otherwise, so that earlier versions compute the same
+            content.update(f"{columns.start}|".encode())
         for name in DTYPES:
             content.update(getattr(columns, name))
         return content.digest()
@@ -124,12 +126,17 @@ class GameRecord:
             return cls(
                 game_uid=UUID(data["game_uid"]),
                 game=data["game"],
-                columns=GameColumns(**{fact: data[fact] for fact in _FACTS}, **arrays),
+                columns=GameColumns(**_facts(data), **arrays),
                 started_at=datetime.fromisoformat(data["started_at"]),
                 finished_at=None if finished_at is None else datetime.fromisoformat(finished_at),
             )
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise RecordRejectedError(f"this is not a record of a game: {error!r}") from error
+
+
+def _facts(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the facts of a game's JSON; one of an earlier version has no ``start``."""
+    return {fact: data.get(fact, "") if fact == "start" else data[fact] for fact in _FACTS}
 
 
 def changed(columns: GameColumns, **changes: NDArray[Any] | float | str | None) -> GameColumns:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from collections import Counter
 from collections.abc import AsyncIterator
 from typing import Any
@@ -80,6 +81,44 @@ async def test_search_finds_the_win(player: Any) -> None:
         table = await it.search(["a1", "a3", "b1", "b3"], game=GAME, simulations=400, seed=1)
     assert table.best_action_string == "c1"
     assert table.root_value > 0.5
+
+
+async def test_a_position_may_have_a_start_of_its_own(player: Any) -> None:
+    """In the notation of the game; the actions continue from there."""
+    start = "xx1/3/oo1 x"
+    async with player() as it:
+        assert (await it.describe()).sets_up_positions
+        table = await it.search(start=start, game=GAME, simulations=400, seed=1)
+        assert table.best_action_string == "c1"
+        played = await it.play(["a2"], start=start, simulations=400, seed=1)
+        assert played.action_string in ("c1", "c3")
+        tables = [each async for each in it.analyze(start=start, **SEEDED)]
+        assert tables[-1] == await it.search(start=start, **SEEDED)
+        opinion = await it.predict(["b2"], start="x2/3/3 o")
+        assert opinion == await it.predict(["a1", "b2"])
+        for actions, wrong, reason in [
+            ([], "xxx/3/3 o", "start: the board has 3 x and 0 o; x moves first"),
+            ([], "nonsense", "start: the position has 1 row instead of 3"),
+            ([], "xxx/oo1/3 o", "the game is over after 5 plies"),
+            (["a1"], "x2/3/3 o", "ply 0: illegal action 'a1'"),
+        ]:
+            with pytest.raises(InvalidRequestError, match=reason):
+                await it.predict(actions, start=wrong)
+
+
+async def test_a_start_is_not_sent_to_a_server_that_ignores_it(
+    player: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server of an earlier version would answer for the usual start."""
+    async with player() as it:
+        describe = it.describe
+
+        async def of_an_earlier_version() -> Any:
+            return dataclasses.replace(await describe(), sets_up_positions=False)
+
+        monkeypatch.setattr(it, "describe", of_an_earlier_version)
+        with pytest.raises(InvalidRequestError, match="takes no start positions"):
+            await it.predict(start="x2/3/3 o")
 
 
 async def test_a_seed_repeats_the_search(player: Any) -> None:

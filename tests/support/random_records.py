@@ -19,15 +19,22 @@ _FIELDS = {field.name for field in dataclasses.fields(GameRecord)}
 
 
 def random_record(
-    seed: int, game: str = "tic_tac_toe", *, model_version: int = 1, plies: int | None = None
+    seed: int,
+    game: str = "tic_tac_toe",
+    *,
+    model_version: int = 1,
+    plies: int | None = None,
+    start: str = "",
 ) -> GameRecord:
     """A whole game of random moves, or its first ``plies``; the same seed gives the same record.
+
+    It begins at the position ``start``; empty: the usual start.
 
     With an odd seed the training target is not the visit counts.
     """
     generator = random.Random(f"{game} {seed}")
     game_uid = game_uid_of(_START, generator.getrandbits(128))
-    state = State(game)
+    state = State(game, [], start)
     arrays = np.random.default_rng(seed)
     played: list[dict[str, Any]] = []
     while not state.is_terminal and len(played) != plies:
@@ -55,7 +62,9 @@ def random_record(
     return GameRecord(
         game_uid=game_uid,
         game=game,
-        columns=joined(played, result=state.result if state.is_terminal else None),
+        columns=records.changed(
+            joined(played, result=state.result if state.is_terminal else None), start=start
+        ),
         started_at=_START,
         finished_at=_START + timedelta(seconds=len(played)) if state.is_terminal else None,
     )

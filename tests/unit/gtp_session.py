@@ -25,33 +25,38 @@ class FirstFree:
 
     def __init__(self, *, complete: bool = True) -> None:
         self.asked: list[tuple[list[int], int]] = []
+        self.starts: list[str] = []  # start position of each search
         self.closed = 0
         self.error: Exception | None = None
         self._complete = complete
 
     async def analyze(
-        self, actions: list[int], *, game: str, simulations: int, **_: Any
+        self, actions: list[int], *, game: str, simulations: int, start: str = "", **_: Any
     ) -> AsyncGenerator[SearchTable]:
         self.asked.append((actions, simulations))
+        self.starts.append(start)
         if self.error is not None:
             raise self.error
         try:
-            yield table(game, actions)
+            yield table(game, actions, start)
             if not self._complete:
                 await asyncio.Event().wait()
         finally:
             self.closed += 1
 
-    async def predict(self, actions: list[int], *, game: str, **_: Any) -> PositionPrediction:
-        state = State(game, actions)
+    async def predict(
+        self, actions: list[int], *, game: str, start: str = "", **_: Any
+    ) -> PositionPrediction:
+        self.starts.append(start)
+        state = State(game, actions, start)
         legal = state.legal_actions()
         words = tuple(map(state.action_to_string, legal))
         priors = (1 / len(legal),) * len(legal)
         return PositionPrediction("run", 4, state.to_play, 0.5, tuple(legal), words, priors)
 
 
-def table(game: str, actions: list[int]) -> SearchTable:
-    state = State(game, actions)
+def table(game: str, actions: list[int], start: str = "") -> SearchTable:
+    state = State(game, actions, start)
     best = state.legal_actions()[0]
     name = state.action_to_string(best)
     child = SearchChild(best, name, 3, 0.5, 0.0, (best,))

@@ -109,10 +109,60 @@ def test_variations_are_left_aside() -> None:
     assert sgf.read(text).actions == [0, 6]
 
 
+SET_UP = [
+    ("(;SZ[5]HA[2]AB[aa][bb];W[cc])", "X4/1X3/5/5/5 O", [12]),
+    ("(;SZ[5]AB[aa:ba];W[cc];B[dd])", "XX3/5/5/5/5 O", [12, 18]),
+    ("(;SZ[5];AB[aa][bb];B[cc])", "X4/1X3/5/5/5 X", [12]),
+    ("(;SZ[5]AB[aa][bb])", "X4/1X3/5/5/5 O", []),  # a handicap
+    ("(;SZ[5]AB[aa]AW[bb])", "X4/1O3/5/5/5 X", []),  # a problem
+    ("(;SZ[5]AB[aa]AW[bb]HA[2])", "X4/1O3/5/5/5 O", []),
+    ("(;SZ[5]AB[aa]AW[bb]PL[W])", "X4/1O3/5/5/5 O", []),
+    ("(;SZ[5]AB[aa]PL[black];W[bb])", "X4/5/5/5/5 X", [25, 6]),
+    ("(;SZ[5]PL[W])", "5/5/5/5/5 O", []),
+    ("(;SZ[5]PL[B];B[aa])", "", [0]),
+    ("(;SZ[5]AB[aa]AE[aa];B[bb])", "", [6]),
+    # Stones set up in the middle of a game replace what was played before.
+    ("(;SZ[5];B[aa];W[bb];AE[aa]AW[cc];B[dd])", "5/1O3/2O2/5/5 X", [18]),
+    ("(;SZ[5];B[aa];AW[bb])", "X4/1O3/5/5/5 O", []),
+    ("(;SZ[5]AB[aa];W[cc];AB[bb]PL[B])", "X4/1X3/2O2/5/5 X", []),
+]
+
+
+@pytest.mark.parametrize(("text", "start", "actions"), SET_UP)
+def test_stones_that_are_set_up_make_a_start_position(
+    text: str, start: str, actions: list[int]
+) -> None:
+    read = sgf.read(text, GO)
+    assert (read.start, read.actions) == (start, actions)
+    state = State(GO, actions, start)
+    again = sgf.read(sgf.write(sgf.SgfGame(GO, actions, start)), GO)
+    assert (again.start, again.actions) == (start, actions)
+    assert str(State(GO, again.actions, again.start)) == str(state)
+
+
+def test_a_handicap_is_written_as_one() -> None:
+    text = sgf.write(sgf.SgfGame(GO, [12], "X4/1X3/5/5/5 O"))
+    assert "HA[2]" in text
+    assert "AB[aa][bb]" in text
+    assert "HA" not in sgf.write(sgf.SgfGame(GO, [], "X4/1O3/5/5/5 O"))
+
+
+def test_othello_diagrams() -> None:
+    read = sgf.read("(;GM[2]SZ[8]AB[cc][dc]PL[W])", "othello")
+    assert read.start == State("othello", [], "8/8/2XX4/3OX3/3XO3/8/8/8 O").setup_text()
+    again = sgf.read(sgf.write(sgf.SgfGame("othello", [], read.start)), "othello")
+    assert again.start == read.start
+    with pytest.raises(InvalidRequestError, match="square d4 is empty"):
+        sgf.read("(;GM[2]SZ[8]AE[dd])", "othello")
+
+
+def test_a_collection_is_split_into_its_games() -> None:
+    first, second = sgf.split_games("(;SZ[5];B[aa](;W[bb])(;W[cc]))\n(;SZ[5]AB[aa])")
+    assert sgf.read(first, GO).actions == [0, 6]
+    assert sgf.read(second, GO).start == "X4/5/5/5/5 O"
+
+
 HANDICAPS = [
-    ("(;SZ[5]HA[2]AB[aa][bb];W[cc])", [0, 25, 6, 12]),
-    ("(;SZ[5]AB[aa:ba];W[cc];B[dd])", [0, 25, 1, 12, 18]),
-    ("(;SZ[5];AB[aa][bb];B[cc])", [0, 25, 6, 25, 12]),
     ("(;SZ[5];W[cc])", [25, 12]),
     ("(;SZ[5];B[cc];B[dd];W[ee])", [12, 25, 18, 24]),
     ("(;SZ[5];B[cc];W[tt];B[])", [12, 25, 25]),
@@ -143,9 +193,11 @@ REFUSED = [
     ("(;SZ[5]KM[nan])", "komi 'nan'"),
     ("(;SZ[5]KM[1e999])", "komi '1e999'"),
     ("(;SZ[5]KM[6.7])", "komi '6.7': give a multiple of 0.5"),
-    ("(;SZ[5]AB[aa]AW[bb])", "by AW: only Black's handicap"),
-    ("(;SZ[5];B[aa];AE[aa])", "by AE"),
-    ("(;SZ[5];B[aa];AB[bb])", "by AB"),
+    ("(;SZ[5]AB[aa]AW[ba][ab])", "node 0 of the SGF: the chain at A5 has no liberty"),
+    ("(;SZ[5]PL[X])", r"^node 0 of the SGF: PL\[X\]: give B or W"),
+    ("(;SZ[5]AB[aa:ee][aa:ee])", "more points than the board has"),
+    ("(;SZ[5]AB[tt])", "'tt' is not a point"),
+    ("(;SZ[5]" + ";PL[B]" * 1001 + ")", "sets the board up more than 1000 times"),
     ("(;SZ[5];B[aa]W[bb])", "both players in one node"),
     ("(;SZ[5];B[zz])", "'zz' is not a point"),
     ("(;SZ[5];B[a])", "'a' is not a point"),

@@ -162,11 +162,11 @@ async def test_sgf_in_and_out(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("move", "to_play", "actions"),
     [
-        ("1", "w", [0, 25, 6]),
-        ("2", "b", [0, 25, 6, 12]),
-        ("3", "b", [0, 25, 6, 12, 25, 18]),
-        ("4", "w", [0, 25, 6, 12, 25, 18, 24]),
-        ("9", "w", [0, 25, 6, 12, 25, 18, 24]),
+        ("1", "w", []),
+        ("2", "b", [12]),
+        ("3", "b", [12, 25, 18]),
+        ("4", "w", [12, 25, 18, 24]),
+        ("9", "w", [12, 25, 18, 24]),
     ],
 )
 async def test_handicap_stones_and_passes_put_in_are_no_moves_of_a_file(
@@ -177,6 +177,23 @@ async def test_handicap_stones_and_passes_put_in_are_no_moves_of_a_file(
     player = FirstFree()
     await said(f"loadsgf {path} {move}", f"genmove {to_play}", player=player)
     assert [asked for asked, _ in player.asked] == [actions]
+    assert player.starts == ["X4/1X3/5/5/5 O"]
+
+
+async def test_a_problem_is_set_up_and_written_again(tmp_path: Path) -> None:
+    path, again = tmp_path / "problem.sgf", tmp_path / "again.sgf"
+    path.write_text("(;SZ[5]AB[aa:ba]AW[ab][bb]PL[W]C[White to live];W[ca])")
+    player = FirstFree()
+    text = await said(
+        f"loadsgf {path} 1", f"printsgf {again}", "play w c5", "kata-raw-nn 3", player=player
+    )
+    assert text.count("=") == 4
+    assert "AB[aa][ba]" in again.read_text()
+    # Stones and the side to move, reflected in both axes.
+    assert player.starts == ["-----/-----/-----/---OO/---XX O"]
+    await said(f"loadsgf {again}", "genmove w", player=player)
+    assert player.starts[1:] == ["XX3/OO3/5/5/5 O"]
+    assert player.asked[-1][0] == []
 
 
 @pytest.mark.parametrize(

@@ -39,11 +39,12 @@ def test_numbers_that_a_board_does_not_take(size: int, stones: int, words: str) 
         fixed_handicap(size, stones)
 
 
-def test_white_moves_after_black_stones_with_passes_between() -> None:
+def test_white_moves_after_black_stones_that_are_set_up() -> None:
     board = BoardCommands(NINE, pytest.fail)
     assert board.handlers["fixed_handicap"]("3") == "C3 G7 C7"
     assert board.position.state.to_play == 1
-    assert board.position.actions.count(81) == 2
+    assert board.position.actions == []
+    assert board.position.state.setup_text() == "9/9/2X3X2/9/9/9/2X6/9/9 O"
     assert len(GoBoard(board.position.state).regions(0)) == 3
     with pytest.raises(GtpError, match="board not empty"):
         board.handlers["fixed_handicap"]("3")
@@ -80,5 +81,14 @@ def test_theirs_to_choose() -> None:
         with pytest.raises(GtpError, match=words):
             free(*vertices)
         assert board.position.actions == []
+        assert board.position.start == ""
     assert free("E5", "A1") == ""
-    assert board.position.actions == [40, 81, 72]
+    assert board.position.actions == []
+    assert GoBoard(board.position.state).regions(0) == [[40], [72]]
+    with pytest.raises(GtpError, match="cannot undo"):
+        board.handlers["undo"]()
+    board.handlers["play"]("w", "E4")
+    board.handlers["undo"]()
+    assert GoBoard(board.position.state).regions(0) == [[40], [72]]
+    board.handlers["clear_board"]()
+    assert (board.position.start, GoBoard(board.position.state).regions(0)) == ("", [])

@@ -18,7 +18,13 @@ from zerofleet.database import MatchGame
 from zerofleet.errors import ConfigError
 from zerofleet.games import State
 from zerofleet.gtp.protocol import GtpError
-from zerofleet.match.anchors import GtpPlayer, RandomPlayer, anchor_player, why_absent
+from zerofleet.match.anchors import (
+    GtpPlayer,
+    RandomPlayer,
+    anchor_player,
+    set_up_commands,
+    why_absent,
+)
 from zerofleet.match.play_match import (
     GaveUp,
     MatchPlayer,
@@ -191,6 +197,26 @@ async def test_programs_are_ended_together(tmp_path: Path) -> None:
         answers = await asyncio.gather(*(outside.choose((i, 0), [4]) for i in range(2)))
         assert all(isinstance(answer, GaveUp) for answer in answers)
     assert left(tmp_path) == 2
+
+
+def test_a_start_position_is_set_up_stone_by_stone() -> None:
+    assert set_up_commands("go(size=5)", "") == []
+    assert set_up_commands("go(size=5)", "X4/1O3/5/5/5 O") == ["play black A5", "play white B4"]
+
+
+async def test_a_program_is_told_the_start_position(tmp_path: Path) -> None:
+    """Stones first, then the moves with the colours that they have there."""
+    heard = tmp_path / "heard"
+    script = f'while read line; do echo "$line" >> {heard}; printf "= A1\\n\\n"; done'
+    async with AsyncExitStack() as processes:
+        outside = GtpPlayer(
+            "go(size=5)", ["sh", "-c", script], ["clear_board"], processes, asyncio.Semaphore(1)
+        )
+        assert await outside.choose((0, 0), [12], "X4/1O3/5/5/5 O") == 20
+    commands = heard.read_text().splitlines()[:5]
+    assert commands == [
+        "clear_board", "play black A5", "play white B4", "play white C3", "genmove black"
+    ]  # fmt: skip
 
 
 @pytest.mark.skipif(

@@ -15,6 +15,7 @@ from zerofleet.database import MatchGame
 from zerofleet.games import State
 from zerofleet.match.anchors import NoNetwork, RandomPlayer
 from zerofleet.match.play_match import (
+    GameSoFar,
     GaveUp,
     MatchGamesInPlay,
     MatchPlayer,
@@ -102,7 +103,7 @@ async def test_the_games_do_not_depend_on_what_is_played_beside_them() -> None:
 
 async def test_games_in_play_are_shown_as_far_as_they_have_come() -> None:
     in_play = MatchGamesInPlay()
-    seen: list[list[tuple[int, ...]]] = []
+    seen: list[list[GameSoFar]] = []
 
     class Looking(HashPredictor):
         async def predict(self, observations: NDArray[np.uint8]) -> Prediction:
@@ -112,9 +113,46 @@ async def test_games_in_play_are_shown_as_far_as_they_have_come() -> None:
     players = behind(Looking(GAME, 1), 1), two()[1]
     kept = actions(await played(PairQueue(PLACES, 2), players, in_play=in_play))
     assert max(map(len, seen)) == 3
-    for line in {line for lines in seen for line in lines}:
+    for start, line in {line for lines in seen for line in lines}:
+        assert start == ""
         assert any(moves[: len(line)] == list(line) for moves in kept.values())
     assert in_play.lines(3) == []
+
+
+async def test_games_begin_at_start_positions() -> None:
+    """Both players see the position, with a predictor and without one."""
+    starts = [State(GAME, [3, 3, opening]).setup_text() for opening in range(3)]
+    asked: dict[Place, set[str]] = {}
+    in_play = MatchGamesInPlay()
+    shown: set[str] = set()
+
+    class Noting(RandomPlayer):
+        async def choose(self, place: Place, actions: Sequence[int], start: str = "") -> int:
+            asked.setdefault(place, set()).add(start)
+            shown.update(text for text, _ in in_play.lines(9))
+            return await super().choose(place, actions, start)
+
+    kept: dict[Place, MatchGame] = {}
+
+    async def keep(games: Sequence[MatchGame]) -> None:
+        kept.update({(each.opening, each.color): each for each in games})
+
+    places = [(opening, color) for opening in range(3) for color in (0, 1)]
+    players = behind(HashPredictor(GAME, 1), 1), Noting(GAME, 1)
+    queue = PairQueue(places, 2)
+    await play_match(GAME, [[], [], []], players, queue, keep, in_play=in_play, starts=starts)
+    assert kept.keys() == set(places)
+    assert asked == {place: {starts[place[0]]} for place in places}
+    assert shown == set(starts)
+    for (opening, color), game in kept.items():
+        columns = game.record.columns
+        assert columns.start == starts[opening]
+        end = State(GAME, columns.action.tolist(), columns.start)
+        assert (end.is_terminal, end.result) == (True, columns.result)
+        # The second player is to move in these positions.
+        assert columns.to_play.tolist() == [(1 + ply) % 2 for ply in range(columns.plies)]
+        by_model = (columns.model_version == 1).tolist()
+        assert by_model == [player == color for player in columns.to_play.tolist()]
 
 
 async def test_the_games_are_whole_records() -> None:
@@ -146,9 +184,9 @@ async def test_a_game_that_is_stored_is_not_played_again() -> None:
     asked: set[Place] = set()
 
     class Noting(RandomPlayer):
-        async def choose(self, place: Place, actions: Sequence[int]) -> int:
+        async def choose(self, place: Place, actions: Sequence[int], start: str = "") -> int:
             asked.add(place)
-            return await super().choose(place, actions)
+            return await super().choose(place, actions, start)
 
     missing = [place for place in PLACES if place[0] != 2 and place != (5, 1)]
     assert (await played(PairQueue(missing, 3), (Noting(GAME, 1), two()[1]))).keys() == set(missing)
@@ -200,9 +238,9 @@ async def test_no_player_is_asked_while_it_may_not() -> None:
     class Asked(RandomPlayer):
         times = 0
 
-        async def choose(self, place: Place, actions: Sequence[int]) -> int:
+        async def choose(self, place: Place, actions: Sequence[int], start: str = "") -> int:
             self.times += 1
-            return await super().choose(place, actions)
+            return await super().choose(place, actions, start)
 
     go, asked = asyncio.Event(), Asked(GAME, 1)
     other = Watched(HashPredictor(GAME), set(), 0)
@@ -222,13 +260,13 @@ async def test_a_player_without_a_predictor_is_asked_in_all_its_games_at_once() 
         out = 0
         together = 0
 
-        async def choose(self, place: Place, actions: Sequence[int]) -> int:
+        async def choose(self, place: Place, actions: Sequence[int], start: str = "") -> int:
             self.out += 1
             self.together = max(self.together, self.out)
             for _ in range(10):
                 await asyncio.sleep(0)
             self.out -= 1
-            return await super().choose(place, actions)
+            return await super().choose(place, actions, start)
 
     slow = Slow(GAME, 1)
     model = behind(HashPredictor(GAME), 7)
@@ -243,10 +281,12 @@ async def test_a_player_without_a_predictor_is_asked_in_all_its_games_at_once() 
 
 async def test_who_gives_up_has_lost() -> None:
     class Tired(RandomPlayer):
-        async def choose(self, place: Place, actions: Sequence[int]) -> int | GaveUp:
+        async def choose(
+            self, place: Place, actions: Sequence[int], start: str = ""
+        ) -> int | GaveUp:
             if len(actions) > 6:
                 return GaveUp(f"tired at {place}")
-            return await super().choose(place, actions)
+            return await super().choose(place, actions, start)
 
     games = await played(PairQueue(PLACES[:4], 2), (Tired(GAME, 1), behind(HashPredictor(GAME))))
     for place, game in games.items():

@@ -21,7 +21,7 @@ from zerofleet.records import (
     new_game_uid,
 )
 
-FACTS = ("result", "reason", "resign_threshold", "plays_on", "next_full_search")
+FACTS = ("result", "reason", "resign_threshold", "plays_on", "next_full_search", "start")
 RECORDS = [
     random_record(1),
     random_record(2),
@@ -29,6 +29,7 @@ RECORDS = [
     resigned_record(4, 3),
     changed(random_record(5), resign_threshold=-0.876543, plays_on=True),
     changed(random_record(6, plies=3), root_value=np.float32([-0.0, 1e-42, 1 / 3])),
+    random_record(7, start="x1o/1x1/3 o"),
 ]
 
 
@@ -55,6 +56,13 @@ def test_json_gives_the_same_record_back(record: GameRecord) -> None:
         assert again.dtype == value.dtype, name
         assert again.tobytes() == value.tobytes(), name
     assert back.digest() == record.digest()
+
+
+def test_a_start_position_is_part_of_the_content() -> None:
+    record = random_record(7, start="x1o/1x1/3 o")
+    assert record.digest() != changed(record, start="").digest()
+    earlier = {name: value for name, value in RECORDS[0].to_json().items() if name != "start"}
+    assert GameRecord.from_json(earlier).digest() == RECORDS[0].digest()
 
 
 def test_a_target_that_is_the_visit_counts_is_not_written_twice() -> None:
@@ -124,7 +132,11 @@ BAD: list[Any] = [
     [],
     None,
     "a record",
-    *({key: value for key, value in WHOLE.items() if key != name} for name in WHOLE),
+    *(
+        {key: value for key, value in WHOLE.items() if key != name}
+        for name in WHOLE
+        if name != "start"
+    ),
     *(WHOLE | {name: bad} for name in DTYPES for bad in (7, {}, "{1,two}", "{{1,2},{3,4}}", "1")),
     *(WHOLE | {name: "[0:2]={1,2,3}"} for name in DTYPES),
     *(WHOLE | {name: "{1,NULL,3}"} for name in DTYPES if DTYPES[name].kind != "b"),
@@ -136,6 +148,7 @@ BAD: list[Any] = [
     WHOLE | {"finished_at": "infinity"},
     WHOLE | {"result": "won"},
     WHOLE | {"reason": None},
+    WHOLE | {"start": None},
     WHOLE | {"plays_on": "yes"},
 ]
 
@@ -155,7 +168,7 @@ def test_the_player_to_move_lost_a_resigned_game() -> None:
 
 def test_made_up_records_replay() -> None:
     for record in RECORDS:
-        state = State(record.game, record.columns.action.tolist())
+        state = State(record.game, record.columns.action.tolist(), record.columns.start)
         assert state.is_terminal == (record.result is not None and record.reason == "rules")
 
 

@@ -29,6 +29,8 @@ struct GameShape {
   int num_final_planes = 0;
   bool has_final_score = false;
 
+  bool sets_up_positions = false;  // whether a game may begin at a given position
+
   int points() const { return rows * columns; }
   int observation_bytes() const { return (planes * points() + 7) / 8; }
 };
@@ -59,6 +61,10 @@ class DynamicState {
   virtual void write_final_planes(std::span<std::int8_t>) const {}
   virtual float final_score() const { return 0.0f; }
 
+  // The position in the game's notation; nullopt if the game has none. See SetsUpPositions in
+  // game.h.
+  virtual std::optional<std::string> setup_text() const { return std::nullopt; }
+
   // Notation of a legal action where it depends on the position, as in chess; nullopt where the
   // rules' notation holds.
   virtual std::optional<std::string> name_of(Action) const { return std::nullopt; }
@@ -71,6 +77,11 @@ class DynamicRules {
   virtual ~DynamicRules() = default;
   virtual GameShape shape() const = 0;
   virtual std::unique_ptr<DynamicState> start() const = 0;
+
+  // The position of this text; null if the game has no notation for positions. Throws
+  // std::invalid_argument, naming what is wrong with the text.
+  virtual std::unique_ptr<DynamicState> set_up(std::string_view) const { return nullptr; }
+
   virtual int symmetric_point(int point, int symmetry) const = 0;
   virtual int symmetric_action(int action, int symmetry) const = 0;
   virtual std::string action_to_string(Action action) const = 0;
@@ -109,6 +120,7 @@ class DynamicPosition {
     state_->write_final_planes(planes);
   }
   float final_score() const { return state_->final_score(); }
+  std::optional<std::string> setup_text() const { return state_->setup_text(); }
   std::optional<std::string> name_of(Action action) const { return state_->name_of(action); }
   std::optional<Action> action_named(std::string_view text) const {
     return state_->action_named(text);

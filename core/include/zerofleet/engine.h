@@ -2,10 +2,12 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
@@ -108,17 +110,29 @@ struct PositionSearchOptions {
 
 using ActionLists = std::vector<std::vector<int>>;
 
-// Each function throws std::invalid_argument for an unknown game, an invalid configuration or an
-// illegal action.
+// Start positions, one for each action list; none at all: every game begins at the usual start.
+using Starts = std::vector<std::string>;
+
+inline std::string start_at(const Starts& starts, std::size_t index) {
+  return starts.empty() ? std::string() : starts[index];
+}
+
+// Throws std::invalid_argument unless there are no starts or as many as action lists.
+inline void check_starts(const Starts& starts, const ActionLists& lists) {
+  if (starts.empty() || starts.size() == lists.size()) return;
+  throw std::invalid_argument("there are " + std::to_string(starts.size()) + " starts for " +
+                              std::to_string(lists.size()) + " positions");
+}
+
+// Each function throws std::invalid_argument for an unknown game, an invalid configuration, a wrong
+// start position or an illegal action.
 std::unique_ptr<SelfPlayEngine> make_self_play(const std::string& game, int games,
                                                const SearchConfig& config, std::uint64_t seed);
 std::unique_ptr<MatchEngine> make_match(const std::string& game, const ActionLists& openings,
                                         const std::array<SearchConfig, 2>& configs,
-                                        std::uint64_t seed);
-std::unique_ptr<PositionSearchEngine> make_position_search(const std::string& game,
-                                                           const ActionLists& positions,
-                                                           const SearchConfig& config,
-                                                           std::uint64_t seed,
-                                                           const PositionSearchOptions& options);
+                                        std::uint64_t seed, const Starts& starts = {});
+std::unique_ptr<PositionSearchEngine> make_position_search(
+    const std::string& game, const ActionLists& positions, const SearchConfig& config,
+    std::uint64_t seed, const PositionSearchOptions& options, const Starts& starts = {});
 
 }  // namespace zerofleet

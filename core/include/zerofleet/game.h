@@ -109,6 +109,17 @@ concept TellsEndingActions = requires(const G position) {
   { position.ending_actions() } -> std::same_as<decltype(position.legal_actions())>;
 };
 
+// A game that can begin at a given position, written as one line in its own notation. `set_up`
+// reads a line under the rules of `start`, which carries settings such as komi. It throws
+// std::invalid_argument, naming what is wrong, for a text that is not a position or a position that
+// cannot arise. `setup_text` writes the position; `set_up` reads the same board, side to move and
+// counters back. What came before, such as repetition, is not part of it.
+template <class G>
+concept SetsUpPositions = requires(const G start, std::string_view text) {
+  { G::set_up(start, text) } -> std::same_as<G>;
+  { start.setup_text() } -> std::same_as<std::string>;
+};
+
 // The actions that may end the game if it tells them, or else every legal action.
 template <class G>
 auto ending_actions_of(const G& position) {

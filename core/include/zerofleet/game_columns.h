@@ -69,6 +69,7 @@ struct GameColumns {
   std::int64_t game_id = 0;
   std::optional<int> result;              // nullopt: unfinished
   std::string reason = "rules";           // or "resign"
+  std::string start;                      // start position; empty: the usual one
   std::optional<float> resign_threshold;  // v_resign when the game began; nullopt: none was known
   bool plays_on = false;                  // no player resigns, so that v_resign can be checked
 
@@ -143,11 +144,11 @@ void GameColumns::check_shape() const {
 }
 
 // The position that a game has reached. Throws std::invalid_argument if its columns do not fit
-// together or an action is illegal.
+// together, its start position is wrong or an action is illegal.
 template <class AnyRules>
 auto reached_position(const AnyRules& rules, const GameColumns& game) {
   game.check_shape();
-  return position_after(rules, std::span<const Action>(game.action));
+  return position_after(rules, std::span<const Action>(game.action), game.start);
 }
 
 // Mean value of a child of the root, for the player to move at the root; 0 without visits.

@@ -26,15 +26,15 @@ namespace zerofleet {
 template <Game G>
 class Match final : public MatchEngine {
  public:
-  // `configs`, by side, must have been checked.
+  // `configs`, by side, and the number of `starts` must have been checked.
   Match(const Rules<G>& rules, const ActionLists& openings,
-        const std::array<SearchConfig, 2>& configs, std::uint64_t seed)
+        const std::array<SearchConfig, 2>& configs, std::uint64_t seed, const Starts& starts = {})
       : rules_(rules),
         ways_{Way(rules, configs[0], 2 * openings.size()),
               Way(rules, configs[1], 2 * openings.size())} {
     games_.reserve(2 * openings.size());
-    for (const std::vector<int>& opening : openings) {
-      for (int swap = 0; swap < 2; ++swap) start_game(opening, seed);
+    for (std::size_t i = 0; i < openings.size(); ++i) {
+      for (int swap = 0; swap < 2; ++swap) start_game(openings[i], start_at(starts, i), seed);
     }
   }
 
@@ -176,13 +176,14 @@ class Match final : public MatchEngine {
                         true);
   }
 
-  void start_game(const std::vector<int>& opening, std::uint64_t seed) {
+  void start_game(const std::vector<int>& opening, const std::string& start, std::uint64_t seed) {
     MatchGame& game = games_.emplace_back();
     game.columns.game_id = static_cast<std::int64_t>(games_.size()) - 1;
     game.random = Random(seed, static_cast<std::uint64_t>(game.columns.game_id));
     game.symmetry_seed = game.random.next();
-    const G position = position_after(rules_, std::span<const int>(opening));
-    G shown = rules_.start();
+    game.columns.start = start;
+    const G position = position_after(rules_, std::span<const int>(opening), start);
+    G shown = rules_.start_from(start);
     for (const int action : opening) {
       append_given(game, static_cast<Action>(action), shown.to_play());
       shown.apply(static_cast<Action>(action));

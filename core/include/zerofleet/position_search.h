@@ -22,9 +22,10 @@ namespace zerofleet {
 template <Game G>
 class PositionSearch final : public PositionSearchEngine {
  public:
-  // `config` and `options` must have been checked.
+  // `config`, `options` and the number of `starts` must have been checked.
   PositionSearch(const Rules<G>& rules, const ActionLists& positions, const SearchConfig& config,
-                 std::uint64_t seed, const PositionSearchOptions& options)
+                 std::uint64_t seed, const PositionSearchOptions& options,
+                 const Starts& starts = {})
       : rules_(rules),
         num_simulations_(config.num_simulations),
         puct_(config),
@@ -38,10 +39,11 @@ class PositionSearch final : public PositionSearchEngine {
       if (plan_.gumbel) plan_.gumbel->scale = config.gumbel_scale;
     }
     desks_.reserve(positions.size());
-    for (const std::vector<int>& actions : positions) {
+    for (std::size_t i = 0; i < positions.size(); ++i) {
       Desk& desk = desks_.emplace_back(Random(seed, desks_.size()));
       desk.symmetry_seed = desk.random.next();
-      desk.search.set_root(position_after(rules, std::span<const int>(actions)));
+      desk.search.set_root(
+          position_after(rules, std::span<const int>(positions[i]), start_at(starts, i)));
       desk.leaves.resize(leaves_per_position_);
     }
   }

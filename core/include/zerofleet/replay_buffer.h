@@ -17,7 +17,9 @@
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <type_traits>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -125,6 +127,7 @@ class ReplayBufferOf final : public ReplayBuffer {
     }
     const int added = stored.positions;
     if (added == 0) return 0;
+    if (!game.start.empty()) starts_.emplace(games_dropped_ + games_.size(), game.start);
     games_.push_back(stored.copy(&memory_));
     if (ending_targets_.width() > 0) {
       endings_.push_back({.planes = {ending.planes, &memory_}, .score = ending.score});
@@ -255,6 +258,7 @@ class ReplayBufferOf final : public ReplayBuffer {
       const auto leaving = static_cast<std::ptrdiff_t>(games_.front().positions);
       positions_.erase(positions_.begin(), positions_.begin() + leaving);
       games_.pop_front();
+      starts_.erase(games_dropped_);
       if (!endings_.empty()) endings_.pop_front();
       ++games_dropped_;
     }
@@ -264,13 +268,20 @@ class ReplayBufferOf final : public ReplayBuffer {
     return stored.game - static_cast<std::uint32_t>(games_dropped_);
   }
 
+  // The game's start position; empty: the usual one.
+  std::string_view start_of(const PackedPosition& stored) const {
+    if (starts_.empty()) return {};
+    const auto found = starts_.find(games_dropped_ + place_of(stored));
+    return found == starts_.end() ? std::string_view() : std::string_view(found->second);
+  }
+
   void write_row(const PackedPosition& stored, int symmetry, std::size_t row,
                  const TrainingBatch& batch) const {
     const PackedGame& game = games_[place_of(stored)];
     const auto bytes = static_cast<std::size_t>(rules_.observation_bytes());
     const auto observation = batch.observations.subspan(row * bytes, bytes);
     if constexpr (FixedGame<G>) {
-      G position = rules_.start();
+      G position = rules_.start_from(start_of(stored));
       for (std::uint16_t ply = 0; ply < stored.ply; ++ply) {
         position.apply(static_cast<Action>(game.actions[ply]));
       }
@@ -358,6 +369,8 @@ class ReplayBufferOf final : public ReplayBuffer {
   std::pmr::deque<PackedGame> games_{&memory_};          // oldest first
   std::pmr::deque<PackedPosition> positions_{&memory_};  // oldest first
   std::pmr::deque<Ending> endings_{&memory_};  // of the games; empty if no target needs them
+  // Start positions by the number of their game; a game without one began at the usual start.
+  std::pmr::unordered_map<std::uint64_t, std::pmr::string> starts_{&memory_};
   std::uint64_t games_dropped_ = 0;
   std::int64_t total_positions_ = 0;
 };

@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -16,9 +17,25 @@
 
 #include "zerofleet/dynamic_game.h"
 #include "zerofleet/game.h"
+#include "zerofleet/position_text.h"
 #include "zerofleet/symmetry.h"
 
 namespace zerofleet {
+
+// Throws std::invalid_argument for a start position in a game that has no notation for positions.
+[[noreturn]] inline void refuse_start(const std::string& game) {
+  throw std::invalid_argument(game + " has no notation for positions, so its games begin at the " +
+                              "usual start");
+}
+
+// Throws std::invalid_argument for a text that is too long for a position.
+inline void check_start_text(std::string_view text) {
+  if (text.size() > kLongestPositionText) {
+    throw std::invalid_argument("the start position has " + std::to_string(text.size()) +
+                                " characters; at most " + std::to_string(kLongestPositionText) +
+                                " are read");
+  }
+}
 
 // Rules of a game that is compiled in. Its name and start carry the other settings, such as komi.
 template <FixedGame G>
@@ -32,6 +49,18 @@ class FixedRules {
   const std::string& name() const { return name_; }
   const G& start() const { return start_; }
 
+  // The start position of this text, or the usual start if it is empty. Throws
+  // std::invalid_argument, naming what is wrong.
+  G start_from(std::string_view text) const {
+    if (text.empty()) return start_;
+    check_start_text(text);
+    if constexpr (SetsUpPositions<G>) {
+      return G::set_up(start_, text);
+    } else {
+      refuse_start(name_);
+    }
+  }
+
   static constexpr int num_actions() { return G::kNumActions; }
   static constexpr int points() { return kPoints<G>; }
   static constexpr int observation_bytes() { return kObservationBytes<G>; }
@@ -41,6 +70,7 @@ class FixedRules {
                     G::kColumns,    G::kMaxLength, G::kNumSymmetries};
     if constexpr (HasFinalPlanes<G>) shape.num_final_planes = G::kFinalPlanes;
     shape.has_final_score = HasFinalScore<G>;
+    shape.sets_up_positions = SetsUpPositions<G>;
     return shape;
   }
 
@@ -104,6 +134,15 @@ class DynamicGame {
 
   const std::string& name() const { return name_; }
   const DynamicPosition& start() const { return start_; }
+
+  // See FixedRules.
+  DynamicPosition start_from(std::string_view text) const {
+    if (text.empty()) return start_;
+    check_start_text(text);
+    std::unique_ptr<DynamicState> position = rules_->set_up(text);
+    if (!position) refuse_start(name_);
+    return DynamicPosition(std::move(position));
+  }
   int num_actions() const { return shape_.num_actions; }
   int points() const { return shape_.points(); }
   int observation_bytes() const { return shape_.observation_bytes(); }

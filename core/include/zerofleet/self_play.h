@@ -338,7 +338,9 @@ class SelfPlay final : public SelfPlayEngine {
     slot.in_play = false;
     slot.search.set_root(rules_.start());
     counts_.games_resigned += slot.game.reason == "resign";
-    if (config_.fork_share > 0.0 && !slot.game.action.empty()) remember(slot.game.action);
+    if (config_.fork_share > 0.0 && !slot.game.action.empty() && slot.game.start.empty()) {
+      remember(slot.game.action);
+    }
     finished_.push_back(std::move(slot.game));
     ++counts_.games_finished;
   }

@@ -7,6 +7,7 @@
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 
 #include "zerofleet/prediction.h"
 #include "zerofleet/replay_moves.h"
@@ -24,6 +25,7 @@ struct StoredGame {
   std::span<const std::int32_t> policy_weights;  // the training target, up to scale
   std::span<const float> root_value = {};        // [plies] for the player to move; empty: unknown
   bool resigned = false;                         // the player to move at the end resigned
+  std::string_view start = {};                   // start position; empty: the usual one
 
   std::span<const Action> actions_at(std::size_t ply) const {
     return legal_actions.subspan(first_child(ply), children(ply));
@@ -102,7 +104,7 @@ void check_search_table(const StoredGame& game, std::size_t ply, const G& positi
 template <class AnyRules, class See>
 typename AnyRules::Position check_game(const AnyRules& rules, const StoredGame& game, See&& see) {
   check_columns(game);
-  typename AnyRules::Position position = rules.start();
+  typename AnyRules::Position position = rules.start_from(game.start);
   for (std::size_t ply = 0; ply < game.action.size(); ++ply) {
     if (position.is_terminal()) {
       throw std::invalid_argument("ply " + std::to_string(ply) + ": the game is over already");

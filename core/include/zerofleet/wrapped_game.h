@@ -48,6 +48,13 @@ class WrappedState final : public DynamicState {
     }
   }
   std::string to_string() const override { return position_.to_string(); }
+  std::optional<std::string> setup_text() const override {
+    if constexpr (SetsUpPositions<G>) {
+      return position_.setup_text();
+    } else {
+      return std::nullopt;
+    }
+  }
   void write_final_planes(std::span<std::int8_t> planes) const override {
     if constexpr (HasFinalPlanes<G>) std::ranges::copy(position_.final_planes(), planes.begin());
   }
@@ -71,6 +78,13 @@ class WrappedRules final : public DynamicRules {
   GameShape shape() const override { return FixedRules<G>::shape(); }
   std::unique_ptr<DynamicState> start() const override {
     return std::make_unique<WrappedState<G>>(start_);
+  }
+  std::unique_ptr<DynamicState> set_up(std::string_view text) const override {
+    if constexpr (SetsUpPositions<G>) {
+      return std::make_unique<WrappedState<G>>(G::set_up(start_, text));
+    } else {
+      return nullptr;
+    }
   }
   int symmetric_point(int point, int symmetry) const override {
     return G::symmetric_point(point, symmetry);

@@ -10,7 +10,7 @@ from typing import Self, TypeAlias, Unpack
 
 import grpc.aio
 
-from zerofleet.errors import InferenceUnavailableError
+from zerofleet.errors import InferenceUnavailableError, InvalidRequestError
 from zerofleet.rpc import player_service as codec
 from zerofleet.rpc.channel import Channel, retrying, rpc_error, server_stream, unary
 from zerofleet.rpc.codec import BEST
@@ -27,7 +27,7 @@ from zerofleet.rpc.player_service import (
 from zerofleet.rpc.schema import player as pb
 
 Position: TypeAlias = Sequence[int] | Sequence[str] | Sgf | str | bytes
-"""A position: the actions from the start of the game.
+"""A position: the actions from the start of the game, or from the ``start`` of a call.
 
 Actions are numbers, or names as the game writes them (``["e5", "c3"]`` or ``"e5 c3"``), or an SGF
 file as text or as bytes in any encoding. An empty position is the start.
@@ -47,9 +47,9 @@ class AsyncPlayer:
         allow_plaintext: allow a server on another machine without a ``tls_folder``.
 
     All methods raise ``InvalidRequestError`` for an unknown game, an illegal action (named, with
-    its ply), a finished game, or numbers out of range. They raise ``ModelNotFoundError``,
-    ``OverloadedError`` when the server has no room, ``AccessDeniedError`` when it refuses the
-    token, and ``InferenceUnavailableError`` when no answer came in time.
+    its ply), a wrong start position, a finished game, or numbers out of range. They raise
+    ``ModelNotFoundError``, ``OverloadedError`` when the server has no room, ``AccessDeniedError``
+    when it refuses the token, and ``InferenceUnavailableError`` when no answer came in time.
 
     Raises:
         ConfigError: on entering, if a file cannot be used, or the connection would be plaintext to
@@ -72,6 +72,7 @@ class AsyncPlayer:
         )
         self._run = run
         self._timeout = timeout
+        self._sets_up_positions = False  # not known yet
 
     async def __aenter__(self) -> Self:
         self._channel = channel = self._connect()
@@ -102,17 +103,26 @@ class AsyncPlayer:
         )
 
     async def predict(
-        self, position: Position = (), *, game: str = "", version: int | str = BEST
+        self,
+        position: Position = (),
+        *,
+        start: str = "",
+        game: str = "",
+        version: int | str = BEST,
     ) -> PositionPrediction:
         """Predict a position with the network, without search.
 
         Args:
             position: the actions that lead to it.
+            start: position that the actions begin at, in the game's notation (the reference page of
+                the games); empty: the usual start.
             game: game name; empty: the server's.
             version: model version; ``"best"``: the promoted one.
         """
+        await self._check_start(start)
         request = pb.PredictRequest(
-            position=codec.encode_position(game, to_actions(position)), model=self._model(version)
+            position=codec.encode_position(game, to_actions(position), start),
+            model=self._model(version),
         )
         return codec.decode_prediction(
             await retrying(
@@ -124,6 +134,7 @@ class AsyncPlayer:
         self,
         position: Position = (),
         *,
+        start: str = "",
         game: str = "",
         version: int | str = BEST,
         **options: Unpack[SearchOptions],
@@ -132,11 +143,14 @@ class AsyncPlayer:
 
         Args:
             position: the actions that lead to it.
+            start: position that the actions begin at, in the game's notation (the reference page of
+                the games); empty: the usual start.
             game: game name; empty: the server's.
             version: model version; ``"best"``: the promoted one.
             options: ``simulations``, ``leaves``, ``seed`` and ``noise``; see ``SearchOptions``.
         """
-        request = self._search_request(game, position, version, options)
+        await self._check_start(start)
+        request = self._search_request(game, position, start, version, options)
         return codec.decode_table(
             await retrying(
                 self._address, self._timeout, lambda left: self._search(request, timeout=left)
@@ -147,6 +161,7 @@ class AsyncPlayer:
         self,
         position: Position = (),
         *,
+        start: str = "",
         every_simulations: int = 0,
         every_seconds: float = 0.0,
         game: str = "",
@@ -160,6 +175,8 @@ class AsyncPlayer:
 
         Args:
             position: the actions that lead to it.
+            start: position that the actions begin at, in the game's notation (the reference page of
+                the games); empty: the usual start.
             every_simulations: a table about every this many simulations; 0: a tenth of all, unless
                 ``every_seconds`` is given.
             every_seconds: a table when this many seconds have passed since the last one.
@@ -167,8 +184,9 @@ class AsyncPlayer:
             version: model version; ``"best"``: the promoted one.
             options: ``simulations``, ``leaves``, ``seed`` and ``noise``; see ``SearchOptions``.
         """
+        await self._check_start(start)
         request = pb.AnalyzeRequest(
-            search=self._search_request(game, position, version, options),
+            search=self._search_request(game, position, start, version, options),
             every_simulations=every_simulations,
             every_seconds=every_seconds,
         )
@@ -198,6 +216,7 @@ class AsyncPlayer:
         self,
         position: Position = (),
         *,
+        start: str = "",
         temperature: float = 0.0,
         game: str = "",
         version: int | str = BEST,
@@ -207,14 +226,17 @@ class AsyncPlayer:
 
         Args:
             position: the actions that lead to it.
+            start: position that the actions begin at, in the game's notation (the reference page of
+                the games); empty: the usual start.
             temperature: 0 plays the most visited action; above 0 draws one with probability ~
                 visits^(1 / temperature).
             game: game name; empty: the server's.
             version: model version; ``"best"``: the promoted one.
             options: ``simulations``, ``leaves``, ``seed`` and ``noise``; see ``SearchOptions``.
         """
+        await self._check_start(start)
         request = pb.PlayRequest(
-            position=codec.encode_position(game, to_actions(position)),
+            position=codec.encode_position(game, to_actions(position), start),
             model=self._model(version),
             options=codec.encode_options(options),
             temperature=temperature,
@@ -225,14 +247,34 @@ class AsyncPlayer:
             )
         )
 
+    async def _check_start(self, start: str) -> None:
+        """Refuse a start position that the server would not read.
+
+        A server of an earlier version ignores the field, and would answer for the usual start.
+        """
+        if not start or self._sets_up_positions:
+            return
+        description = await self.describe()
+        if not description.sets_up_positions:
+            raise InvalidRequestError(
+                f"{self._address} takes no start positions: {description.game} has no notation for "
+                "positions, or the server's version is older than this client's"
+            )
+        self._sets_up_positions = True
+
     def _model(self, version: int | str) -> pb.Model:
         return pb.Model(run=self._run, version=str(version))
 
     def _search_request(
-        self, game: str, position: Position, version: int | str, options: SearchOptions
+        self,
+        game: str,
+        position: Position,
+        start: str,
+        version: int | str,
+        options: SearchOptions,
     ) -> pb.SearchRequest:
         return pb.SearchRequest(
-            position=codec.encode_position(game, to_actions(position)),
+            position=codec.encode_position(game, to_actions(position), start),
             model=self._model(version),
             options=codec.encode_options(options),
         )

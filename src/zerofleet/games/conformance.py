@@ -76,6 +76,9 @@ def _check(name: str, games: int, seed: int) -> Conformance:
         lines.append(line)
         results[result] += 1
         _check_images(sizes, line)
+    if sizes.sets_up_positions:
+        for line in lines:
+            _check_set_up(sizes, line)
     _check_training(sizes, min(lines, key=len), seed)
     _check_search(sizes, seed)
     return Conformance(name, tuple(map(len, lines)), dict(results), _remarks(sizes, lines, results))
@@ -130,6 +133,36 @@ def _play(
     )
     _check_ending(sizes, state, line)
     return line, state.result
+
+
+def _check_set_up(sizes: GameSpec, line: list[int]) -> None:
+    """Check that every position of a game can be written, read back and played on."""
+    state = State(sizes.name)
+    for ply in range(len(line) + 1):
+        text = state.setup_text()
+        try:
+            read = State(sizes.name, [], text)
+        except ValueError as error:
+            raise _broken(
+                sizes, line[:ply], f"set_up() refuses the text of setup_text(), {text!r}: {error}"
+            ) from error
+        # Go forgets repetition, passes and earlier boards, so legal actions may be more.
+        _require(
+            read.to_play == state.to_play
+            and read.setup_text() == text
+            and set(state.legal_actions()) <= set(read.legal_actions()),
+            sizes,
+            line[:ply],
+            f"set_up({text!r}) is another position: setup_text() must write all that it takes",
+        )
+        if ply < len(line):
+            state.apply(line[ply])
+    for wrong in ("no position at all", "/"):
+        try:
+            State(sizes.name, [], wrong)
+        except ValueError:
+            continue
+        raise _broken(sizes, [], f"set_up({wrong!r}) must raise ValueError")
 
 
 def _check_ending(sizes: GameSpec, state: State, line: list[int]) -> None:

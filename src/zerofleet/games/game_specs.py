@@ -98,9 +98,13 @@ class Position(Protocol):
 class Rules(Protocol):
     """The rules of a game from outside, as the core calls them.
 
-    They may have two more attributes: ``num_final_planes``, with the method ``final_planes() ->
+    They may have more attributes: ``num_final_planes``, with the method ``final_planes() ->
     list[int]`` of positions (points row by row, plane by plane), and ``has_final_score``, with
     ``final_score() -> float``. Both methods are called for terminal positions only.
+
+    A third attribute, ``sets_up_positions``, says that games may begin at a given position. The
+    rules then have ``set_up(text: str) -> Position``, which raises ``ValueError`` for a text that
+    is no position, and positions have ``setup_text() -> str``.
     """
 
     @property

@@ -1,7 +1,11 @@
-"""Go: the rules in a game's name, the stones of a position, and the score by area."""
+"""Go: the rules in a game's name, the stones of a position, and the score by area.
+
+``GoBoard`` and ``diagram`` also serve Othello, whose positions have two kinds of stones too.
+"""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Self
 
@@ -116,6 +120,14 @@ class GoBoard:
         row, column = divmod(point, self.size)
         near = ((row - 1, column), (row + 1, column), (row, column - 1), (row, column + 1))
         return [self.size * r + c for r, c in near if 0 <= r < self.size and 0 <= c < self.size]
+
+
+def diagram(stones: NDArray[np.int8], to_play: int) -> str:
+    """Return a start position of Go or Othello for a square board of stones, as in ``GoBoard``."""
+    size = math.isqrt(len(stones))
+    marks = ["XO-"[owner] for owner in stones.tolist()]  # -1 is the last one
+    rows = ("".join(marks[row : row + size]) for row in range(0, len(marks), size))
+    return f"{'/'.join(rows)} {'XO'[to_play]}"
 
 
 def go_score(state: State) -> str:

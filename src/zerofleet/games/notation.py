@@ -7,27 +7,53 @@ from collections.abc import Iterable
 import numpy as np
 from zerofleet_core import State, game_spec
 
-from zerofleet.errors import IllegalActionError
+from zerofleet.errors import ConfigError, IllegalActionError
 from zerofleet.games.game_specs import spec
+from zerofleet.games.python_game import raise_failure_in
 
 _SHOWN = 200  # characters of a person's text in messages
 _ACTIONS_ARE_POINTS = ("go", "gomoku", "mnk", "othello", "tic_tac_toe")
 COLOURS = ("black", "white")  # by player
 
 
-def parse_actions(game: str, text: str) -> list[int]:
-    """Read a line of actions from the start, separated by spaces, and check it under the rules.
+def checked_start(game: str, text: str) -> str:
+    """Return a start position as the game writes it; empty for the usual start.
+
+    Raises:
+        ConfigError: no such game, or the text is not a position of it; the message says what is
+            wrong.
+    """
+    spec(game)
+    text = " ".join(text.split())
+    if not text:
+        return ""
+    try:
+        written = State(game, [], text).setup_text()
+        return "" if written == State(game).setup_text() else written
+    except ValueError as error:
+        raise ConfigError(f"{_cut(text)!r} is not a position of {game}: {error}") from error
+    except RuntimeError as error:  # a class of a Python game failed
+        raise_failure_in(error)
+        raise
+
+
+def parse_actions(game: str, text: str, start: str = "") -> list[int]:
+    """Read a line of actions, separated by spaces, and check it under the rules.
 
     Actions are written as the game prints them. Where the game's own notation is not a number, as
     in tic-tac-toe, the number of an action does too: ``"b2 a1"`` and ``"4 0"`` are the same line.
 
+    Args:
+        game: game name.
+        text: the actions.
+        start: the position that they begin at; empty: the usual start.
+
     Raises:
-        ConfigError: no such game.
+        ConfigError: no such game, or a wrong start position.
         IllegalActionError: an entry that is no action or is illegal in its position; the message
-            names the ply and the entry.
+            names the entry and its place in the line, counted from 0.
     """
-    spec(game)
-    state = State(game)
+    state = State(game, [], checked_start(game, start))
     actions: list[int] = []
     for ply, entry in enumerate(text.split()):
         try:
@@ -51,15 +77,20 @@ def whole_number(text: str, most: int) -> int | None:
     return int(digits) if len(digits) <= len(str(most)) and int(digits) <= most else None
 
 
-def format_actions(game: str, actions: Iterable[int]) -> str:
+def format_actions(game: str, actions: Iterable[int], start: str = "") -> str:
     """Write a line of actions so that ``parse_actions`` reads it.
+
+    Args:
+        game: game name.
+        actions: the actions.
+        start: the position that they begin at; empty: the usual start.
 
     Raises:
         ConfigError: no such game.
-        ValueError: an action that is illegal in its position.
+        ValueError: an action that is illegal in its position, or a wrong start position.
     """
     spec(game)
-    state = State(game)
+    state = State(game, [], start)
     words: list[str] = []
     for action in actions:
         words.append(state.action_to_string(action))

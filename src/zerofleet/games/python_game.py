@@ -37,9 +37,16 @@ _repr = reprlib.Repr()
 _repr.maxother = _repr.maxstring = 60
 _MOST_ACTIONS = 32_767  # smallint in positions.action
 _MOST_PLIES = 30_000
+_SHOWN_TEXT = 60  # characters of a position's text in messages
 _POSITION = ("to_play", "is_terminal", "result")
 _SIZES = ("num_actions", "observation_shape", "max_length")
-_CLASS_METHODS = ("symmetric_point", "symmetric_action", "action_to_string", "string_to_action")
+_CLASS_METHODS = (
+    "set_up",
+    "symmetric_point",
+    "symmetric_action",
+    "action_to_string",
+    "string_to_action",
+)
 
 
 class Game(ABC):
@@ -108,6 +115,19 @@ class Game(ABC):
 
         A class that defines it has a score; it is called for terminal positions only.
         """
+        raise NotImplementedError
+
+    @classmethod
+    def set_up(cls, text: str) -> Self:
+        """Return the position that one line of text describes, so that games may begin there.
+
+        A class that defines it also defines ``setup_text``. Raise ``ValueError`` for a text that is
+        no position, with a message for the person who wrote it.
+        """
+        raise NotImplementedError
+
+    def setup_text(self) -> str:
+        """Return one line that ``set_up`` reads: the board, the player to move and counters."""
         raise NotImplementedError
 
     @classmethod
@@ -218,6 +238,11 @@ def _place(game: type[Game], error: Exception) -> str:
     return ""
 
 
+def _inherited(game: type[Game], method: str) -> object:
+    """Return the function behind a class method."""
+    return getattr(getattr(game, method), "__func__", None)
+
+
 def _is_ours(module: str) -> bool:
     return module.startswith("zerofleet.games")
 
@@ -250,6 +275,11 @@ class ClassRules:
         self.observation_shape = _shape(name, game.observation_shape)
         self.num_final_planes = _whole(name, "num_final_planes", game.num_final_planes, 1 << 10, 0)
         self.has_final_score = game.final_score is not Game.final_score
+        defines_set_up = _inherited(game, "set_up") is not _inherited(Game, "set_up")
+        self.sets_up_positions = defines_set_up
+        if defines_set_up != (game.setup_text is not Game.setup_text):
+            has, lacks = ("set_up", "setup_text") if defines_set_up else ("setup_text", "set_up")
+            raise ConfigError(f"game '{name}': the class has {has}(), but no {lacks}()")
         if self.num_final_planes and game.final_planes is Game.final_planes:
             raise ConfigError(
                 f"game '{name}': num_final_planes is {self.num_final_planes}, but the class has no "
@@ -260,6 +290,21 @@ class ClassRules:
     def start(self) -> ClassPosition:
         """See ``Rules``."""
         return ClassPosition(self, self._make_start(), 0)
+
+    def set_up(self, text: str) -> ClassPosition:
+        """See ``Rules``."""
+        access = f"set_up({text[:_SHOWN_TEXT]!r})"
+        try:
+            position: object = self._game.set_up(text)
+        except ValueError as error:
+            reason = _one_line(str(error)) or "it is not a position of this game"
+            raise ValueError(reason) from error
+        except Exception as error:
+            raise self.failed(access, error) from error
+        if not isinstance(position, Game):
+            wanted = "return the position, or raise ValueError for a text that is none"
+            raise self.wrong(describe_answer(access, position, wanted))
+        return ClassPosition(self, position, 0)
 
     def symmetric_point(self, point: int, symmetry: int) -> int:
         """See ``Rules``."""
@@ -472,6 +517,18 @@ class ClassPosition:
         if not math.isfinite(score):
             raise self._wrong(f"final_score() is {score}: {wanted}")
         return score
+
+    def setup_text(self) -> str | None:
+        """See ``Rules``; None if the class has no notation for positions."""
+        if not self._rules.sets_up_positions:
+            return None
+        try:
+            text: object = self._game.setup_text()
+        except Exception as error:
+            raise self._failed("setup_text()", error) from error
+        if not isinstance(text, str) or not text.strip() or len(text.splitlines()) != 1:
+            raise self._wrong(describe_answer("setup_text()", text, "give one line of text"))
+        return text
 
     def __str__(self) -> str:
         try:

@@ -22,12 +22,15 @@ from sgfmill import sgf_grammar
 from zerofleet_core import State, game_spec
 
 from zerofleet.errors import ConfigError, IllegalActionError, InvalidRequestError
-from zerofleet.games.go import GoRules, base_name, go_score, is_go
+from zerofleet.games.go import EMPTY, GoBoard, GoRules, base_name, diagram, go_score, is_go
 from zerofleet.games.notation import play_as, whole_number
 
 _GM = {"go": "1", "othello": "2"}
 _COLOURS = ("B", "W")  # by player
-_SETUP = ("AW", "AE")
+# Properties that change the board, by the owner of their points (FF4, "Setup Properties").
+_SETUP = {"AB": 0, "AW": 1, "AE": EMPTY}
+_SETS_UP = {*_SETUP, "PL"}
+_MOST_SETUPS = 1_000  # nodes with stones that are set up
 _SUICIDE_ALLOWED = ("tromp-taylor", "nz", "new zealand", "goe")
 _NO_SUICIDE = "without suicide"
 _MAX_SIZE = 19
@@ -76,15 +79,16 @@ _MULTI_BYTE = ("cp932", "gb18030", "cp950", "cp949", "euc_jp")
 # SGF's syntax.
 _SINGLE_BYTE = "latin-1"
 # Properties that define a game, unlike names and comments.
-_PLAYED = ("GM", "SZ", "KM", "HA", "RU", "AP", "B", "W", "AB", "AW", "AE")
+_PLAYED = ("GM", "SZ", "KM", "HA", "RU", "AP", "B", "W", "AB", "AW", "AE", "PL")
 
 
 @dataclass(frozen=True, slots=True)
 class SgfGame:
-    """A game as actions from the start, with the properties to write."""
+    """A game as actions from its start, with the properties to write."""
 
     game: str  # name with its rules
     actions: Sequence[int]
+    start: str = ""  # start position; empty: the usual one
     black: str = ""
     white: str = ""
     resigned: bool = False  # by the player to move after the last action
@@ -108,7 +112,7 @@ def write(played: SgfGame) -> str:
     """
     require_sgf(played.game)
     size = game_spec(played.game).observation_shape[1]
-    state = State(played.game)
+    state = State(played.game, [], played.start)
     nodes: list[Node] = []
     for ply, action in enumerate(played.actions):
         node = {_COLOURS[state.to_play]: [_point(action, size)]}
@@ -130,8 +134,9 @@ class ReadGame:
     """Main line of an SGF's first game."""
 
     game: str  # name with its rules
-    actions: list[int]  # from the start
+    actions: list[int]  # from the start position
     note: str  # how the komi was read, if it is not in points; otherwise empty
+    start: str = ""  # start position, after the last stones that were set up; empty: the usual one
 
 
 def read(
@@ -143,20 +148,23 @@ def read(
 ) -> ReadGame:
     """Read the main line of an SGF's first game.
 
-    Handicap stones, and moves by one player in a row, become moves with passes of the other player
+    Stones that are set up (AB, AW, AE) make a start position, and so does PL. PL is the side to
+    move there. Without it, the player of the next move is to move, and without a move White after a
+    handicap (only AB, or HA of 2 or more), otherwise Black. Stones set up in the middle of a game
+    replace what was played before. Moves by one player in a row get passes of the other player
     between them, if the rules allow that.
 
     Args:
         file: text, or bytes in any encoding (``sgf_text.decode``).
         game: the game whose rules apply; size and komi must be the same. None: the game that the
             file describes.
-        moves: most moves of the line, not counting handicap stones and inserted passes. None: all.
+        moves: most moves of the line, not counting inserted passes. None: all.
         any_komi: whether the komi may differ from that in ``game``, which is used instead. The note
             then says so.
 
     Raises:
-        InvalidRequestError: not SGF, an unclear encoding, another game than ``game``, stones set up
-            other than as a handicap, or an action that the rules forbid.
+        InvalidRequestError: not SGF, an unclear encoding, another game than ``game``, a position
+            that cannot arise, or an action that the rules forbid.
         ConfigError: ``game`` has no SGF.
     """
     nodes = parse_main_line(file if isinstance(file, str) else decode(file))
@@ -169,8 +177,8 @@ def read(
     if game is not None:
         _require_same(nodes[0], name, game)
         name = game
-    actions = _actions(nodes if moves is None else _first_moves(nodes, moves), name)
-    return ReadGame(name, actions, note)
+    start, actions = _played(nodes if moves is None else _first_moves(nodes, moves), nodes, name)
+    return ReadGame(name, actions, note, start)
 
 
 def _root(played: SgfGame, size: int, end: State) -> Node:
@@ -191,7 +199,22 @@ def _root(played: SgfGame, size: int, end: State) -> Node:
     result = _result(played, end)
     if result:
         properties["RE"] = result
-    return {name: [escape(value)] for name, value in properties.items() if value}
+    root = {name: [escape(value)] for name, value in properties.items() if value}
+    return root | _set_up(played, size) if played.start else root
+
+
+def _set_up(played: SgfGame, size: int) -> Node:
+    """Return the properties of a start position."""
+    state = State(played.game, [], played.start)
+    stones = GoBoard(state).stones.tolist()
+    node: Node = {}
+    for name, owner in list(_SETUP.items())[:2]:
+        points = [_point(point, size) for point in range(size * size) if stones[point] == owner]
+        if points:
+            node[name] = points
+    if is_go(played.game) and "AW" not in node and len(node.get("AB", ())) > 1 and state.to_play:
+        node["HA"] = [str(len(node["AB"]))]
+    return node | {"PL": [_COLOURS[state.to_play]]}
 
 
 def _result(played: SgfGame, end: State) -> str:
@@ -263,44 +286,83 @@ def _first_moves(nodes: Sequence[Node], moves: int) -> Sequence[Node]:
     return nodes[: moving[moves]] if moves < len(moving) else nodes
 
 
-def _actions(nodes: Sequence[Node], game: str) -> list[int]:
-    """Play the main line, and check every action."""
+def _played(nodes: Sequence[Node], all_nodes: Sequence[Node], game: str) -> tuple[str, list[int]]:
+    """Play the first nodes of the main line, and check every action.
+
+    Returns:
+        Start position, empty for the usual one, and the actions from there.
+    """
     try:
         size = game_spec(game).observation_shape[1]
         state = State(game)
     except ValueError as error:
         raise InvalidRequestError(f"the SGF's game '{game}' is not played here: {error}") from error
-    actions: list[int] = []
+    start, actions, setups = "", list[int](), 0
     for number, node in enumerate(nodes):
-        for player, point in _moves(node, size, at_start=not actions):
+        if _SETS_UP & node.keys():
+            setups += 1
+            if setups > _MOST_SETUPS:
+                raise InvalidRequestError(
+                    f"the SGF sets the board up more than {_MOST_SETUPS} times"
+                )
+            try:
+                to_play = _side_to_move(all_nodes[number:], state)
+                start = _edited(node, state, to_play, size)
+                state = State(game, [], start)
+            except ValueError as error:  # an InvalidRequestError too
+                raise InvalidRequestError(f"node {number} of the SGF: {error}") from error
+            actions = []
+        for player, point in _moves(node):
             try:
                 actions += play_as(state, player, _action(point, size))
             except IllegalActionError as error:
                 raise InvalidRequestError(
                     f"node {number} of the SGF: {_COLOURS[player]}[{point[:20]}]: {error}"
                 ) from error
-    return actions
+    return ("" if start == State(game).setup_text() else start), actions
 
 
-def _moves(node: Node, size: int, *, at_start: bool) -> Iterator[tuple[int, str]]:
-    """Yield the player and point of a node's move, and before the first move its handicap stones.
-
-    Stones come one by one, because a short list of rectangles may stand for millions of points.
-    """
-    for name in _SETUP if at_start else (*_SETUP, "AB"):
-        if name in node:
-            raise InvalidRequestError(
-                f"the SGF sets stones up by {name}: only Black's handicap stones (AB before the "
-                "first move) can be expressed as moves"
-            )
+def _moves(node: Node) -> Iterator[tuple[int, str]]:
+    """Yield the player and point of a node's move, if it has one."""
     if "B" in node and "W" in node:
         raise InvalidRequestError("the SGF has moves of both players in one node")
-    for points in node.get("AB", ()):
-        for point in _expand(points, size):
-            yield 0, point
     for player, colour in enumerate(_COLOURS):
         if colour in node:
             yield player, node[colour][0]
+
+
+def _edited(node: Node, state: State, to_play: int, size: int) -> str:
+    """Return the position after a node's setup, in the game's notation."""
+    board, points = GoBoard(state), 0
+    for name, owner in _SETUP.items():
+        for entry in node.get(name, ()):
+            for point in _expand(entry, size):
+                board.stones[_action(point, size, is_stone=True)] = owner
+                points += 1
+            if points > size * size:
+                raise InvalidRequestError("it sets up more points than the board has")
+    return State(state.game, [], diagram(board.stones, to_play)).setup_text()
+
+
+def _side_to_move(nodes: Sequence[Node], state: State) -> int:
+    """Return who moves after the first node's setup; see ``read``."""
+    node = nodes[0]
+    if "PL" in node:
+        written = _value(node, "PL", "")[:20]
+        player = {"b": 0, "1": 0, "black": 0, "w": 1, "2": 1, "white": 1}.get(written.lower())
+        if player is None:
+            raise InvalidRequestError(f"PL[{written}]: give B or W")
+        return player
+    for number, following in enumerate(nodes):
+        if number and _SETS_UP & following.keys():
+            break
+        for player, _ in _moves(following):
+            return player
+    if state.ply:
+        return state.to_play
+    handicap = whole_number(_value(node, "HA", "0"), _MAX_SIZE * _MAX_SIZE) or 0
+    is_handicap = ("AB" in node and "AW" not in node) or handicap > 1
+    return int(is_go(state.game) and is_handicap)
 
 
 def _expand(points: str, size: int) -> list[str]:
@@ -320,9 +382,9 @@ def _point(action: int, size: int) -> str:
     return _letters(column, row)
 
 
-def _action(point: str, size: int) -> int:
+def _action(point: str, size: int, *, is_stone: bool = False) -> int:
     # FF3 wrote a pass as "tt" on boards up to 19x19.
-    if point.strip() in ("", "tt"):
+    if point.strip() in ("", "tt") and not is_stone:
         return size * size
     column, row = _coordinates(point, size)
     return size * row + column
@@ -472,6 +534,23 @@ def parse_main_line(text: str) -> list[Node]:
     except ValueError as error:
         raise InvalidRequestError(f"not SGF: {error}") from error
     return [_decoded(properties) for properties in _grammar.main_sequence_iter(tree)]
+
+
+def split_games(text: str) -> list[str]:
+    """Return each game of a collection as SGF of its own.
+
+    Raises:
+        InvalidRequestError: not SGF, or too long.
+    """
+    if len(text) > MAX_BYTES:
+        raise InvalidRequestError(
+            f"the SGF has {len(text)} characters: at most {MAX_BYTES} are read"
+        )
+    try:
+        trees = _grammar.parse_sgf_collection(text.encode("utf-8", errors="replace"))
+    except ValueError as error:
+        raise InvalidRequestError(f"not SGF: {error}") from error
+    return [_grammar.serialise_game_tree(tree).decode() for tree in trees]
 
 
 def format_nodes(nodes: Iterable[Node]) -> str:

@@ -11,7 +11,7 @@ from zerofleet_core import State
 
 from zerofleet.errors import IllegalActionError, InvalidRequestError
 from zerofleet.games import sgf
-from zerofleet.games.go import GoBoard, GoRules, go_score
+from zerofleet.games.go import GoBoard, GoRules, diagram, go_score
 from zerofleet.games.notation import play_as
 from zerofleet.games.sgf import MAX_BYTES
 from zerofleet.gtp.protocol import GtpError, parse_number, parse_player
@@ -164,15 +164,16 @@ class BoardCommands:
         return ""
 
     def _place(self, vertices: Sequence[str]) -> str:
-        """Place Black's stones on the empty board, with White's passes between: all or none."""
-        if self.position.actions:
+        """Set up Black's stones on the empty board, with White to move: all or none."""
+        if self.position.actions or self.position.start:
             raise GtpError("board not empty")
+        board = GoBoard(self.position.state)
+        for vertex in vertices:
+            board.stones[self.position.action(vertex)] = 0
         try:
-            for vertex in vertices:
-                self.position.play(0, vertex)
-        except GtpError:
-            self.position.clear()
-            raise
+            self.position.set_up(diagram(board.stones, to_play=1))
+        except ValueError as error:
+            raise GtpError(f"bad vertex list: {error}") from error
         return " ".join(vertices)
 
     def _loadsgf(self, *words: str) -> str:
@@ -193,14 +194,15 @@ class BoardCommands:
             read = sgf.read(content, self.position.game, moves=before, any_komi=True)
         except (OSError, ValueError, InvalidRequestError) as error:  # ValueError: NUL in the path
             raise GtpError(f"cannot load file: {error}") from error
-        self.position.set_actions(read.actions)
+        self.position.set_up(read.start, read.actions)
         if read.note:
             self._complain(read.note)
         return ""
 
     def _printsgf(self, *words: str) -> str:
         path = " ".join(words)
-        text = sgf.write(sgf.SgfGame(self.position.game, self.position.actions))
+        position = self.position
+        text = sgf.write(sgf.SgfGame(position.game, position.actions, position.start))
         if not path:
             return text
         try:
@@ -331,6 +333,18 @@ def transformed(action: int, symmetry: int, size: int) -> int:
     return size * column + row if symmetry & 4 else size * row + column
 
 
+def transformed_start(game: str, start: str, symmetry: int) -> str:
+    """Return the image of a start position under a symmetry of ``transformed``."""
+    if not start:
+        return ""
+    state = State(game, [], start)
+    board = GoBoard(state)
+    image = board.stones.copy()
+    for point, owner in enumerate(board.stones.tolist()):
+        image[transformed(point, symmetry, board.size)] = owner
+    return diagram(image, state.to_play)
+
+
 def raw_nn_text(prediction: PositionPrediction, symmetry: int, size: int) -> str:
     """Return a network's prediction in the format of ``kata-raw-nn``, with the fields that it has.
 
@@ -370,22 +384,40 @@ class GtpPosition:
 
     def __init__(self, game: str) -> None:
         self.game = game
+        self.start = ""
+        """Start position; empty: the empty board."""
         self.state = State(game)
         self._moves: list[list[int]] = []  # actions of each move
 
     @property
     def actions(self) -> list[int]:
-        """All actions from the start, including inserted passes."""
+        """All actions from the start position, including inserted passes."""
         return [action for move in self._moves for action in move]
 
     def clear(self) -> None:
         """Go back to the empty board."""
-        self.set_actions(())
+        self.set_up("")
 
-    def set_actions(self, actions: Sequence[int]) -> None:
-        """Replace the game; the actions are legal."""
-        self.state = State(self.game, actions)
+    def set_up(self, start: str, actions: Sequence[int] = ()) -> None:
+        """Replace the game by one from a start position; the actions are legal.
+
+        Raises:
+            ValueError: the start position is wrong; nothing changes.
+        """
+        self.state = State(self.game, actions, start)
+        self.start = start
         self._moves = [[action] for action in actions]
+
+    def action(self, vertex: str) -> int:
+        """Return the action of a vertex.
+
+        Raises:
+            GtpError: the board has no such vertex.
+        """
+        try:
+            return self.state.string_to_action(vertex)
+        except ValueError as error:
+            raise GtpError(f"'{vertex}' is not a vertex of this board") from error
 
     def play(self, player: int, move: str) -> None:
         """Play a player's move; out of turn it follows a pass of the other one.
@@ -396,10 +428,7 @@ class GtpPosition:
         Raises:
             GtpError: it cannot be played.
         """
-        try:
-            action = self.state.string_to_action(move)
-        except ValueError as error:
-            raise GtpError(f"'{move}' is not a vertex of this board") from error
+        action = self.action(move)
         if self.state.is_terminal and move.lower() == "pass":
             self._moves.append([])
             return
@@ -411,13 +440,15 @@ class GtpPosition:
     def undo(self) -> None:
         """Take back the last move, with the inserted pass before it.
 
+        Stones that were set up stay.
+
         Raises:
             GtpError: there is no move.
         """
         if not self._moves:
             raise GtpError("cannot undo: nothing was played")
         self._moves.pop()
-        self.state = State(self.game, self.actions)
+        self.state = State(self.game, self.actions, self.start)
 
     def asked_as(self, player: int | None) -> list[int]:
         """Return the actions after which this player (None: the one whose turn it is) is to move.

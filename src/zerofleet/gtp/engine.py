@@ -20,6 +20,7 @@ from zerofleet.gtp.board_commands import (
     parse_symmetries,
     raw_nn_text,
     transformed,
+    transformed_start,
 )
 from zerofleet.gtp.protocol import (
     Command,
@@ -305,7 +306,10 @@ class Engine:
         for symmetry in parse_symmetries(command.arguments):
             seen = [transformed(action, symmetry, size) for action in actions]
             prediction = await self._player.predict(
-                seen, game=game, version=self._requested_version
+                seen,
+                game=game,
+                start=transformed_start(game, position.start, symmetry),
+                version=self._requested_version,
             )
             texts.append(raw_nn_text(prediction, symmetry, size))
         return "\n".join(texts)
@@ -395,6 +399,7 @@ class Engine:
         return self._player.analyze(
             self._board.position.asked_as(player),
             game=self._description.game,
+            start=self._board.position.start,
             version=self._requested_version,
             every_seconds=seconds,
             **options,

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from zerofleet import games
 from zerofleet.errors import ConfigError
 from zerofleet.games import State
-from zerofleet.games.go import GoRules, is_go
+from zerofleet.games.go import EMPTY, GoBoard, GoRules, is_go
 from zerofleet.games.notation import COLOURS
 from zerofleet.gtp.client import GtpClient
 from zerofleet.gtp.protocol import GtpError
@@ -102,10 +102,10 @@ class RandomPlayer(ActionPlayer):
         self._game = game
         self._seed = seed
 
-    async def choose(self, place: Place, actions: Sequence[int]) -> int:
+    async def choose(self, place: Place, actions: Sequence[int], start: str = "") -> int:
         """Return a random legal action."""
         generator = random.Random(f"{self._seed} {place} {len(actions)}")
-        return generator.choice(State(self._game, actions).legal_actions())
+        return generator.choice(State(self._game, actions, start).legal_actions())
 
 
 def gnugo_command(level: int, rules: GoRules, *, resigns: bool = True) -> list[str] | None:
@@ -129,6 +129,22 @@ def gnugo_command(level: int, rules: GoRules, *, resigns: bool = True) -> list[s
 def go_setup(rules: GoRules) -> list[str]:
     """Return the commands that begin a game of Go."""
     return [f"boardsize {rules.size}", f"komi {rules.komi:g}", "clear_board"]
+
+
+def set_up_commands(game: str, start: str) -> list[str]:
+    """Return the commands that set up a start position of Go, stone by stone.
+
+    Every chain has a liberty in the whole position, and no fewer before it, so that no stone on the
+    way is captured.
+    """
+    if not start:
+        return []
+    state = State(game, [], start)
+    return [
+        f"play {COLOURS[owner]} {state.action_to_string(point)}"
+        for point, owner in enumerate(GoBoard(state).stones.tolist())
+        if owner != EMPTY
+    ]
 
 
 class GtpPlayer(ActionPlayer):
@@ -160,7 +176,7 @@ class GtpPlayer(ActionPlayer):
         self._thinking = thinking
         programs.push_async_callback(self._end)
 
-    async def choose(self, place: Place, actions: Sequence[int]) -> int | GaveUp:
+    async def choose(self, place: Place, actions: Sequence[int], start: str = "") -> int | GaveUp:
         """Return the program's move.
 
         Raises:
@@ -169,36 +185,36 @@ class GtpPlayer(ActionPlayer):
                 which no record can hold.
         """
         async with self._thinking:
-            client, known = await self._program(place)
-            state = State(self._game, actions)
+            client, known = await self._program(place, start)
+            state = State(self._game, actions, start)
             refusal = await self._tell(client, known, state, actions)
             if refusal is not None:
                 return GaveUp(refusal)
             move = await client.send(f"genmove {COLOURS[state.to_play]}")
         if move.lower() == "resign":
-            return self._gave_up(state)
+            return self._gave_up(actions)
         try:
             action = state.string_to_action(move)
             state.copy().apply(action)
         except ValueError as error:
-            reason = f"forfeit at ply {state.ply}: {move} is illegal here: {error}"
-            return self._gave_up(state, reason)
+            reason = f"forfeit at ply {len(actions)}: {move} is illegal here: {error}"
+            return self._gave_up(actions, reason)
         known.append(action)
         return action
 
-    def _gave_up(self, state: State, remark: str | None = None) -> GaveUp:
-        if state.ply == 0:
+    def _gave_up(self, actions: Sequence[int], remark: str | None = None) -> GaveUp:
+        if not actions:
             how = remark or "resigned"
             raise GtpError(f"{self._command[0]} lost before the first action: {how}")
         return GaveUp(remark)
 
-    async def _program(self, place: Place) -> tuple[GtpClient, list[int]]:
+    async def _program(self, place: Place, start: str) -> tuple[GtpClient, list[int]]:
         """Return the process of a game, and the actions that it knows."""
         if place not in self._games:
             client = GtpClient(self._command)
             await client.start()
             self._clients.append(client)
-            for command in self._setup:
+            for command in (*self._setup, *set_up_commands(self._game, start)):
                 await client.send(command)
             self._games[place] = client, []
         return self._games[place]
@@ -207,10 +223,11 @@ class GtpPlayer(ActionPlayer):
         self, client: GtpClient, known: list[int], state: State, actions: Sequence[int]
     ) -> str | None:
         """Play the actions that the program does not know; return the refusal of one, if any."""
+        last = len(actions) + state.to_play  # has the parity of the player who moved first
         for ply in range(len(known), len(actions)):
             move = state.action_to_string(actions[ply])
             try:
-                await client.send(f"play {COLOURS[ply % 2]} {move}")
+                await client.send(f"play {COLOURS[(ply + last) % 2]} {move}")
             except GtpError as error:
                 return f"forfeit at ply {ply}: refused {move}: {error}"
             known.append(actions[ply])

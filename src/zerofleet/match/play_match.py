@@ -29,6 +29,9 @@ from zerofleet.service import first_of
 # player named first (0: it is the first player of the game, 1: the second).
 Place: TypeAlias = tuple[int, int]
 
+GameSoFar: TypeAlias = tuple[str, tuple[int, ...]]
+"""Start position, empty for the usual one, and the actions from there."""
+
 _T = TypeVar("_T")
 
 # this share of the pairs at once must be over before more begin, because they share their requests
@@ -55,8 +58,8 @@ class GaveUp:
 class ActionPlayer(Protocol):
     """A player without a predictor, which chooses one action at a time."""
 
-    async def choose(self, place: Place, actions: Sequence[int]) -> int | GaveUp:
-        """Return its action in the game at this place, after these actions."""
+    async def choose(self, place: Place, actions: Sequence[int], start: str = "") -> int | GaveUp:
+        """Return its action in the game at this place, after these actions from its start."""
         ...
 
 
@@ -119,12 +122,12 @@ class MatchGamesInPlay:
     def __init__(self) -> None:
         self._plays: list[_Play] = []
 
-    def lines(self, most: int) -> list[tuple[int, ...]]:
-        """Return all actions so far of some games, starting with the match that began last.
+    def lines(self, most: int) -> list[GameSoFar]:
+        """Return some games so far, starting with the match that began last.
 
         A game keeps its place for as long as the games before it are in play.
         """
-        found: list[tuple[int, ...]] = []
+        found: list[GameSoFar] = []
         for play in reversed(self._plays):
             found += play.lines()[: most - len(found)]
         return found
@@ -148,6 +151,7 @@ async def play_match(
     go: asyncio.Event | None = None,
     clock_ahead: timedelta = timedelta(0),
     in_play: MatchGamesInPlay | None = None,
+    starts: Sequence[str] = (),
 ) -> None:
     """Play the pairs of a queue, until all are played or the queue is over.
 
@@ -165,11 +169,12 @@ async def play_match(
         go: while it is not set, no player is called, and games in play wait.
         clock_ahead: how far this machine's clock is ahead of Postgres', by which UIDs are made.
         in_play: shows the games in play.
+        starts: start position of each opening; empty: all begin at the usual start.
     """
     if go is None:
         go = asyncio.Event()
         go.set()
-    play = _Play(game, openings, players, queue, keep, go, clock_ahead)
+    play = _Play(game, openings, players, queue, keep, go, clock_ahead, starts)
     with contextlib.nullcontext() if in_play is None else in_play.watch(play):
         await play.run()
 
@@ -199,9 +204,11 @@ class _Play:
         keep: Callable[[Sequence[MatchGame]], Awaitable[None]],
         go: asyncio.Event,
         clock_ahead: timedelta,
+        starts: Sequence[str],
     ) -> None:
         self._game = game
         self._openings = openings
+        self._starts = starts or [""] * len(openings)
         self._players = players
         self._searches = [
             player.search if isinstance(player, SearchPlayer) else SearchConfig(num_simulations=1)
@@ -220,15 +227,15 @@ class _Play:
         # by side: set when a player may have to move
         self._turns = (asyncio.Event(), asyncio.Event())
 
-    def lines(self) -> list[tuple[int, ...]]:
-        """Return all actions so far of the games in play, in the order of their openings."""
+    def lines(self) -> list[GameSoFar]:
+        """Return the games in play so far, in the order of their openings."""
         games = [
             (group.place(game_id), tuple(actions))
             for group in self._groups
             for side in (0, 1)
             for game_id, actions in group.engine.games_to_move(side)
         ]
-        return [actions for _, actions in sorted(games)]
+        return [(self._starts[place[0]], actions) for place, actions in sorted(games)]
 
     async def run(self) -> None:
         self._begin_pairs()
@@ -278,7 +285,7 @@ class _Play:
         self, group: _Group, game_id: int, actions: Sequence[int], side: int, player: ActionPlayer
     ) -> None:
         place = group.place(game_id)
-        answer = await player.choose(place, actions)
+        answer = await player.choose(place, actions, self._starts[place[0]])
         if isinstance(answer, GaveUp):
             self._remarks[place] = answer.remark
             group.engine.resign(game_id)
@@ -317,9 +324,10 @@ class _Play:
     def _begin_pairs(self) -> None:
         openings = self._queue.begin()
         if openings:
-            starts = [self._openings[opening] for opening in openings]
+            lines = [self._openings[opening] for opening in openings]
+            starts = [self._starts[opening] for opening in openings]
             first, second = self._searches
-            engine = Match(self._game, starts, first, 0, other=second)
+            engine = Match(self._game, lines, first, 0, other=second, starts=starts)
             group = _Group(openings, engine, datetime.now(UTC))
             for game_id in range(2 * len(openings)):
                 if group.place(game_id) not in self._queue.missing:

@@ -20,6 +20,7 @@ from zerofleet.rpc.schema import player as pb
 
 # The longest games take some kilobytes; beyond this, each byte would become a Python object.
 MAX_POSITION_BYTES = 1 << 20
+_SGF_AND_START = "an SGF has a start position of its own: give no other start"
 _Context = grpc.aio.ServicerContext[Any, Any]
 
 # A search waits for its client to read tables, and other searches wait for its slot.
@@ -34,7 +35,7 @@ class Sgf:
 
 
 Actions = Sequence[int] | Sequence[str] | Sgf
-"""Actions from the start of a game, as numbers, in the game's notation, or as SGF."""
+"""Actions from a start position, as numbers or in the game's notation, or a position as SGF."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +50,7 @@ class PlayerDescription:
     versions: tuple[int, ...]  # available ones, ascending
     num_simulations: int  # default of a search
     max_simulations: int  # upper limit of a search
+    sets_up_positions: bool = False  # whether a position may have a start of its own
 
 
 class SearchOptions(TypedDict, total=False):
@@ -132,8 +134,9 @@ class PlayerBackend(Protocol):
     """Answers requests about positions.
 
     All methods raise ``InvalidRequestError`` for an unknown game, an illegal action (named, with
-    its ply), a finished game, or invalid options, and ``ModelNotFoundError``. An empty ``game`` or
-    ``run`` means the server's.
+    its ply), a wrong start position, a finished game, or invalid options, and
+    ``ModelNotFoundError``. An empty ``game`` or ``run`` means the server's, an empty ``start`` the
+    usual start.
     """
 
     async def describe(self) -> PlayerDescription:
@@ -141,7 +144,13 @@ class PlayerBackend(Protocol):
         ...
 
     async def predict(
-        self, game: str, actions: Actions, *, run: str = "", version: str = BEST
+        self,
+        game: str,
+        actions: Actions,
+        *,
+        start: str = "",
+        run: str = "",
+        version: str = BEST,
     ) -> PositionPrediction:
         """Return the network's prediction, without search."""
         ...
@@ -151,6 +160,7 @@ class PlayerBackend(Protocol):
         game: str,
         actions: Actions,
         *,
+        start: str = "",
         run: str = "",
         version: str = BEST,
         options: SearchOptions,
@@ -163,6 +173,7 @@ class PlayerBackend(Protocol):
         game: str,
         actions: Actions,
         *,
+        start: str = "",
         run: str = "",
         version: str = BEST,
         options: SearchOptions,
@@ -181,6 +192,7 @@ class PlayerBackend(Protocol):
         game: str,
         actions: Actions,
         *,
+        start: str = "",
         run: str = "",
         version: str = BEST,
         options: SearchOptions,
@@ -201,6 +213,7 @@ def encode_description(description: PlayerDescription) -> pb.DescribeResponse:
         versions=description.versions,
         num_simulations=description.num_simulations,
         max_simulations=description.max_simulations,
+        sets_up_positions=description.sets_up_positions,
     )
 
 
@@ -216,16 +229,25 @@ def decode_description(response: pb.DescribeResponse) -> PlayerDescription:
         versions=tuple(response.versions),
         num_simulations=response.num_simulations,
         max_simulations=response.max_simulations,
+        sets_up_positions=response.sets_up_positions,
     )
 
 
-def encode_position(game: str, actions: Actions) -> pb.Position:
+def encode_position(game: str, actions: Actions, start: str = "") -> pb.Position:
     """Return a position message; all actions are numbers, or all are strings, or they are SGF.
 
+    Args:
+        game: game name; empty: the server's.
+        actions: the actions that lead to the position.
+        start: position that they begin at, in the game's notation; empty: the usual start.
+
     Raises:
-        InvalidRequestError: the actions are none of these, or take too many bytes.
+        InvalidRequestError: the actions are none of these, an SGF has a start position besides its
+            own, or the message takes too many bytes.
     """
     if isinstance(actions, Sgf):
+        if start:
+            raise InvalidRequestError(_SGF_AND_START)
         if not actions.text:
             raise InvalidRequestError("not SGF: the file is empty")
         if isinstance(actions.text, str):
@@ -239,9 +261,10 @@ def encode_position(game: str, actions: Actions) -> pb.Position:
         )
     try:
         if strings:
-            position = pb.Position(game=game, action_strings=strings)
+            position = pb.Position(game=game, action_strings=strings, start=start)
         else:
-            position = pb.Position(game=game, actions=[int(action) for action in listed])
+            numbers = [int(action) for action in listed]
+            position = pb.Position(game=game, actions=numbers, start=start)
     except (TypeError, ValueError) as error:
         raise InvalidRequestError(
             f"{repr(listed)[:200]} are not actions: {str(error)[:200]}"
@@ -254,13 +277,16 @@ def decode_actions(position: pb.Position) -> Actions:
     """Return the actions of a position message.
 
     Raises:
-        InvalidRequestError: more than one kind is given, or the message is too large.
+        InvalidRequestError: more than one kind is given, an SGF comes with a start, or the message
+            is too large.
     """
     _check_size(position)
     sgf = position.sgf or position.sgf_file
     kinds = (position.actions, position.action_strings, position.sgf, position.sgf_file)
     if sum(map(bool, kinds)) > 1:
         raise InvalidRequestError("give one of actions, action_strings, sgf, sgf_file")
+    if sgf and position.start:
+        raise InvalidRequestError(_SGF_AND_START)
     if sgf:
         return Sgf(sgf)
     return list(position.action_strings) or list(position.actions)
@@ -423,6 +449,7 @@ class PlayerServicer:
             await self._player.predict(
                 request.position.game,
                 decode_actions(request.position),
+                start=request.position.start,
                 run=request.model.run,
                 version=request.model.version or BEST,
             )
@@ -434,6 +461,7 @@ class PlayerServicer:
             await self._player.search(
                 request.position.game,
                 decode_actions(request.position),
+                start=request.position.start,
                 run=request.model.run,
                 version=request.model.version or BEST,
                 options=decode_options(request.options),
@@ -446,6 +474,7 @@ class PlayerServicer:
         tables = self._player.analyze(
             search.position.game,
             decode_actions(search.position),
+            start=search.position.start,
             run=search.model.run,
             version=search.model.version or BEST,
             options=decode_options(search.options),
@@ -469,6 +498,7 @@ class PlayerServicer:
             await self._player.play(
                 request.position.game,
                 decode_actions(request.position),
+                start=request.position.start,
                 run=request.model.run,
                 version=request.model.version or BEST,
                 options=decode_options(request.options),

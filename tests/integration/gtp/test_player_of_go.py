@@ -32,11 +32,15 @@ async def test_describe_names_the_rules(player_server: Any) -> None:
 async def test_sgf_is_a_position(player_server: Any) -> None:
     actions = [12, 25, 7, 13]
     text = sgf.write(sgf.SgfGame(GAME, actions))
-    handicap = "(;SZ[5]AB[cc][cb];W[dc])"
+    problem = "(;SZ[5]AB[cc][cb]AW[dc]PL[W])"
     async with player_server(GAME) as server, AsyncPlayer(server.address) as client:
         expected = await client.search(actions, game=GAME, **SEEDED)
         assert await client.search(Sgf(text), **SEEDED) == expected
-        assert await client.search(handicap, **SEEDED) == expected
+        set_up = await client.search(problem, **SEEDED)
+        assert set_up == await client.search(start="5/2X2/2XO1/5/5 O", **SEEDED)
+        assert set_up.to_play == 1
+        with pytest.raises(InvalidRequestError, match="an SGF has a start position of its own"):
+            await client.search(problem, start="5/2X2/2XO1/5/5 O", **SEEDED)
         assert await client.search(text.encode(), **SEEDED) == expected
         shift_jis = text.replace("CA[UTF-8]", "CA[Shift_JIS]GN[表]").encode("shift_jis")
         assert await client.search(shift_jis, **SEEDED) == expected

@@ -2,12 +2,16 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "zerofleet/game.h"
+#include "zerofleet/position_text.h"
 #include "zerofleet/symmetry.h"
 
 namespace zerofleet {
@@ -63,6 +67,54 @@ class ConnectFour {
             PlaneType::filled(player == kSecondPlayer)};
   }
 
+  // Reads rows from the top with "x" for the first player's discs, "o" for the second's and numbers
+  // for empty cells, then the side to move: "7/7/7/3o3/2xx3/2xo3 o". Throws std::invalid_argument
+  // for discs that do not rest on others, and for a position that no game reaches.
+  static ConnectFour set_up(const ConnectFour&, std::string_view text) {
+    const Diagram diagram = read_diagram(text, kRows, kColumns, kLetters);
+    ConnectFour position;
+    for (int column = 0; column < kColumns; ++column) {
+      bool has_gap = false;
+      for (int height = 0; height < kRows; ++height) {
+        const Player owner = diagram.points[static_cast<std::size_t>(point_at(height, column))];
+        if (owner == kNobody) {
+          has_gap = true;
+          continue;
+        }
+        if (has_gap) {
+          throw std::invalid_argument("column " + action_to_string(static_cast<Action>(column)) +
+                                      " has a disc above an empty cell");
+        }
+        position.discs_[owner] |= std::uint64_t{1} << (8 * height + column);
+        ++position.heights_[column];
+        ++position.ply_;
+      }
+    }
+    check_turns(diagram, kLetters);
+    position.result_ = static_cast<std::int8_t>(result_of_rows(
+        diagram, kLetters, [&](Player player) { return has_line(position.discs_[player]); },
+        [&](Player player, int point) {
+          const int column = point % kColumns;
+          const int height = kRows - 1 - point / kColumns;
+          if (height + 1 != position.heights_[column]) return true;
+          return has_line(position.discs_[player] & ~(std::uint64_t{1} << (8 * height + column)));
+        }));
+    return position;
+  }
+
+  std::string setup_text() const {
+    Diagram diagram{std::vector<Player>(kMaxLength, kNobody), to_play()};
+    for (int height = 0; height < kRows; ++height) {
+      for (int column = 0; column < kColumns; ++column) {
+        for (const Player player : {kFirstPlayer, kSecondPlayer}) {
+          if (!((discs_[player] >> (8 * height + column)) & 1)) continue;
+          diagram.points[static_cast<std::size_t>(point_at(height, column))] = player;
+        }
+      }
+    }
+    return write_diagram(diagram, kColumns, kLetters);
+  }
+
   // A player's discs in the layout described above.
   constexpr std::uint64_t discs(Player player) const { return discs_[player]; }
 
@@ -100,6 +152,12 @@ class ConnectFour {
   constexpr bool operator==(const ConnectFour&) const = default;
 
  private:
+  static constexpr std::string_view kLetters = "xo";
+
+  static constexpr int point_at(int height, int column) {
+    return kColumns * (kRows - 1 - height) + column;
+  }
+
   static constexpr bool has_line(std::uint64_t discs) {
     for (const int step : {1, 7, 8, 9}) {  // along a row, both diagonals, up a column
       const std::uint64_t pairs = discs & (discs >> step);
@@ -123,6 +181,6 @@ class ConnectFour {
   std::int8_t result_ = 0;
 };
 
-static_assert(Game<ConnectFour>);
+static_assert(Game<ConnectFour> && SetsUpPositions<ConnectFour>);
 
 }  // namespace zerofleet

@@ -3,16 +3,20 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "zerofleet/game.h"
 #include "zerofleet/games/go_board.h"
 #include "zerofleet/games/go_notation.h"
 #include "zerofleet/games/go_seen.h"
 #include "zerofleet/games/go_settings.h"
+#include "zerofleet/position_text.h"
 #include "zerofleet/symmetry.h"
 
 namespace zerofleet {
@@ -83,6 +87,43 @@ class Go {
   // Points of each player's area if the game ended here, by player.
   std::array<Points, 2> area() const { return board_.area(); }
 
+  // Reads rows from the top with "X" for Black's stones, "O" for White's and numbers for empty
+  // points, then the side to move. The rules are those of `start`. The game begins there: no
+  // earlier board counts as a repetition, and an observation shows the position in place of earlier
+  // boards. Throws std::invalid_argument for a chain without liberties.
+  static Go set_up(const Go& start, std::string_view text) {
+    const Diagram diagram = read_diagram(text, kSize, kSize, kLetters);
+    Go position(start.rules());
+    position.seen_ = {};
+    for (int point = 0; point < kPass; ++point) {
+      const Player owner = diagram.points[static_cast<std::size_t>(point)];
+      if (owner == kNobody) continue;
+      position.board_.put(point, owner);
+      position.once_held_[owner].set(point);
+    }
+    for (int point = 0; point < kPass; ++point) {
+      if (position.board_.at(point) != kNoStone && !position.board_.has_liberty(point)) {
+        throw std::invalid_argument("the chain at " + go_point_to_string(point, kSize) +
+                                    " has no liberty");
+      }
+    }
+    position.ply_ = diagram.to_play;
+    position.seen_.insert(position.board_.hash());
+    position.recent_.fill({position.board_.stones(), position.board_.hash()});
+    if (position.is_terminal()) position.find_result();
+    return position;
+  }
+
+  std::string setup_text() const {
+    Diagram diagram{std::vector<Player>(kPass, kNobody), to_play()};
+    for (int point = 0; point < kPass; ++point) {
+      if (board_.at(point) != kNoStone) {
+        diagram.points[static_cast<std::size_t>(point)] = board_.at(point);
+      }
+    }
+    return write_diagram(diagram, kSize, kLetters);
+  }
+
   // Black's points minus White's if the game ended here, including komi.
   float score() const { return 0.5f * static_cast<float>(half_score()); }
 
@@ -142,10 +183,7 @@ class Go {
       if (board_.at(action) == player) once_held_[player].set(action);
     }
     recent_[ply_ % kHistory] = {board_.stones(), board_.hash()};
-    if (is_terminal()) {
-      const int half_points = half_score();
-      result_ = static_cast<std::int8_t>((half_points > 0) - (half_points < 0));
-    }
+    if (is_terminal()) find_result();
   }
 
   Planes<kPlanes, kPass> observe() const {
@@ -221,6 +259,8 @@ class Go {
   }
 
  private:
+  static constexpr std::string_view kLetters = "XO";
+
   struct Moment {
     std::array<Points, 2> stones;  // by player
     std::uint64_t hash;            // of the board
@@ -265,6 +305,11 @@ class Go {
     return repeating;
   }
 
+  void find_result() {
+    const int half_points = half_score();
+    result_ = static_cast<std::int8_t>((half_points > 0) - (half_points < 0));
+  }
+
   int half_score() const {
     const auto [black, white] = area();
     return 2 * (black.size() - white.size()) - half_komi_;
@@ -282,7 +327,7 @@ class Go {
   std::int8_t result_ = 0;
 };
 
-static_assert(Game<Go<2>> && Game<Go<9>> && Game<Go<19>>);
+static_assert(Game<Go<2>> && Game<Go<9>> && Game<Go<19>> && SetsUpPositions<Go<9>>);
 static_assert(Game<Go<9, GoObservation::kLiberties>>);
 
 }  // namespace zerofleet

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -11,8 +12,10 @@
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <vector>
 
 #include "zerofleet/game.h"
+#include "zerofleet/position_text.h"
 #include "zerofleet/symmetry.h"
 
 namespace zerofleet {
@@ -183,8 +186,7 @@ class MnkPosition : public Sizes {
   constexpr void apply(Action action) {
     const Player player = to_play();
     stones_[player].set(action);
-    // A Zobrist key (1970) for each stone, computed rather than looked up.
-    hash_ ^= mix_bits(static_cast<std::uint64_t>(2 * action + player + 1));
+    hash_ ^= key(player, action);
     ++ply_;
     if (completes_row(stones_[player], action)) result_ = player == kFirstPlayer ? 1 : -1;
   }
@@ -218,6 +220,44 @@ class MnkPosition : public Sizes {
     }
   }
 
+  // Reads rows from the top with "x", "o" and numbers for empty points, then the side to move. The
+  // board is the one of `start`. Throws std::invalid_argument for a position that no game reaches.
+  static MnkPosition set_up(const MnkPosition& start, std::string_view text) {
+    MnkPosition position(static_cast<const Sizes&>(start));
+    const Diagram diagram = read_diagram(text, start.rows(), start.columns(), kLetters);
+    check_turns(diagram, kLetters);
+    for (int point = 0; point < start.num_actions(); ++point) {
+      const Player owner = diagram.points[static_cast<std::size_t>(point)];
+      if (owner == kNobody) continue;
+      position.stones_[owner].set(point);
+      position.hash_ ^= key(owner, point);
+      ++position.ply_;
+    }
+    position.result_ = static_cast<std::int8_t>(result_of_rows(
+        diagram, kLetters,
+        [&](Player player) { return position.has_row(position.stones_[player]); },
+        [&](Player player, int point) {
+          if (!position.completes_row(position.stones_[player], point)) return true;
+          Plane<kCapacity> rest;
+          for (int other = 0; other < start.num_actions(); ++other) {
+            if (other != point && position.stones_[player].test(other)) rest.set(other);
+          }
+          return position.has_row(rest);
+        }));
+    return position;
+  }
+
+  std::string setup_text() const {
+    Diagram diagram{std::vector<Player>(static_cast<std::size_t>(num_actions()), kNobody),
+                    to_play()};
+    for (int point = 0; point < num_actions(); ++point) {
+      for (const Player player : {kFirstPlayer, kSecondPlayer}) {
+        if (has_stone(player, point)) diagram.points[static_cast<std::size_t>(point)] = player;
+      }
+    }
+    return write_diagram(diagram, columns(), kLetters);
+  }
+
   // Whether the player has a stone on the point.
   constexpr bool has_stone(Player player, int point) const { return stones_[player].test(point); }
 
@@ -239,6 +279,20 @@ class MnkPosition : public Sizes {
   constexpr bool operator==(const MnkPosition&) const = default;
 
  private:
+  static constexpr std::string_view kLetters = "xo";
+
+  // A Zobrist key (1970) for each stone, computed rather than looked up.
+  static constexpr std::uint64_t key(Player player, int point) {
+    return mix_bits(static_cast<std::uint64_t>(2 * point + player + 1));
+  }
+
+  constexpr bool has_row(const Plane<kCapacity>& stones) const {
+    for (int point = 0; point < num_actions(); ++point) {
+      if (stones.test(point) && completes_row(stones, point)) return true;
+    }
+    return false;
+  }
+
   // Bits of a word of stones that stand for points of the board.
   constexpr std::uint64_t points_of_word(int word) const {
     return ~std::uint64_t{0} >> std::max(0, 64 * (word + 1) - num_actions());
@@ -283,7 +337,7 @@ class MnkPosition : public Sizes {
 using Gomoku = MnkPosition<FixedSizes<15, 15, 5>>;
 using RunTimeMnk = MnkPosition<RunTimeSizes>;
 
-static_assert(Game<Gomoku>);
+static_assert(Game<Gomoku> && SetsUpPositions<Gomoku> && SetsUpPositions<RunTimeMnk>);
 static_assert(std::is_trivially_copyable_v<RunTimeMnk>);
 
 }  // namespace zerofleet

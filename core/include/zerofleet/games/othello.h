@@ -1,16 +1,20 @@
 // Othello on 8 x 8: enclosed discs change sides; the player with more discs at the end wins.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <bit>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <stdexcept>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "zerofleet/game.h"
+#include "zerofleet/position_text.h"
 #include "zerofleet/symmetry.h"
 
 namespace zerofleet {
@@ -154,6 +158,34 @@ class Othello {
     return static_cast<Action>(kColumns * (lower[1] - '1') + (lower[0] - 'a'));
   }
 
+  // Reads 64 characters from a1 to h8, "X" for Black, "O" for White and "-" for an empty square,
+  // then the side to move, as in the FFO test files. Also reads rows from the top separated by '/',
+  // where numbers stand for empty squares. Throws std::invalid_argument unless the four centre
+  // squares, which are never empty in a game, have discs.
+  static Othello set_up(const Othello&, std::string_view text) {
+    const Diagram diagram = read_diagram(in_rows(text), kRows, kColumns, kLetters);
+    std::array<std::uint64_t, 2> discs{};
+    for (int point = 0; point < kPass; ++point) {
+      const Player owner = diagram.points[static_cast<std::size_t>(point)];
+      if (owner != kNobody) discs[owner] |= std::uint64_t{1} << point;
+    }
+    for (const int centre : {27, 28, 35, 36}) {
+      if (diagram.points[static_cast<std::size_t>(centre)] == kNobody) {
+        throw std::invalid_argument("square " + square(centre) +
+                                    " is empty; the four centre squares always have discs");
+      }
+    }
+    return {discs[0], discs[1], diagram.to_play};
+  }
+
+  std::string setup_text() const {
+    std::string text;
+    for (int point = 0; point < kPass; ++point) {
+      text += (discs_[0] >> point) & 1 ? 'X' : (discs_[1] >> point) & 1 ? 'O' : '-';
+    }
+    return text + ' ' + kLetters[static_cast<std::size_t>(to_play())];
+  }
+
   std::string to_string() const {
     std::string picture = "  a b c d e f g h";
     for (int point = 0; point < kRows * kColumns; ++point) {
@@ -170,6 +202,23 @@ class Othello {
   constexpr bool operator==(const Othello&) const = default;
 
  private:
+  static constexpr std::string_view kLetters = "XO";
+
+  // The text with '/' between the rows of a board of 64 characters.
+  static std::string in_rows(std::string_view text) {
+    const std::size_t first = std::min(text.find_first_not_of(' '), text.size());
+    const std::string_view board = text.substr(first, text.find(' ', first) - first);
+    if (board.size() != kPass || board.find('/') != std::string_view::npos) {
+      return std::string(text);
+    }
+    std::string rows;
+    for (int row = 0; row < kRows; ++row) {
+      if (row > 0) rows += '/';
+      rows += board.substr(static_cast<std::size_t>(kColumns * row), kColumns);
+    }
+    return rows.append(text.substr(first + board.size()));
+  }
+
   // Steps in point numbers of the eight directions.
   using Steps = std::integer_sequence<int, 1, 7, 8, 9, -1, -7, -8, -9>;
 
@@ -235,6 +284,6 @@ class Othello {
   bool must_pass_ = false;  // derived from the rest, too
 };
 
-static_assert(Game<Othello>);
+static_assert(Game<Othello> && SetsUpPositions<Othello>);
 
 }  // namespace zerofleet

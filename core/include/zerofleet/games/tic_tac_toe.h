@@ -2,12 +2,15 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "zerofleet/game.h"
+#include "zerofleet/position_text.h"
 #include "zerofleet/symmetry.h"
 
 namespace zerofleet {
@@ -78,6 +81,36 @@ class TicTacToe {
     return static_cast<Action>(3 * (text[1] - '1') + column);
   }
 
+  // Reads rows from the top with "x", "o" and numbers for empty squares, then the side to move:
+  // "x2/1o1/3 x". Throws std::invalid_argument for a position that no game reaches.
+  static TicTacToe set_up(const TicTacToe&, std::string_view text) {
+    const Diagram diagram = read_diagram(text, kRows, kColumns, kLetters);
+    TicTacToe position;
+    for (int point = 0; point < kNumActions; ++point) {
+      const Player owner = diagram.points[static_cast<std::size_t>(point)];
+      if (owner == kNobody) continue;
+      position.marks_[owner] = static_cast<std::uint16_t>(position.marks_[owner] | 1 << point);
+      ++position.ply_;
+    }
+    check_turns(diagram, kLetters);
+    position.result_ = static_cast<std::int8_t>(result_of_rows(
+        diagram, kLetters, [&](Player player) { return has_line(position.marks_[player]); },
+        [&](Player player, int point) {
+          return has_line(position.marks_[player] & ~(1 << point));
+        }));
+    return position;
+  }
+
+  std::string setup_text() const {
+    Diagram diagram{std::vector<Player>(kNumActions, kNobody), to_play()};
+    for (int point = 0; point < kNumActions; ++point) {
+      for (const Player player : {kFirstPlayer, kSecondPlayer}) {
+        if ((marks_[player] >> point) & 1) diagram.points[static_cast<std::size_t>(point)] = player;
+      }
+    }
+    return write_diagram(diagram, kColumns, kLetters);
+  }
+
   std::string to_string() const {
     std::string picture = "  a b c\n";
     for (int row = 0; row < kRows; ++row) {
@@ -95,6 +128,8 @@ class TicTacToe {
   constexpr bool operator==(const TicTacToe&) const = default;
 
  private:
+  static constexpr std::string_view kLetters = "xo";
+
   constexpr int occupied() const { return marks_[0] | marks_[1]; }
 
   static constexpr bool has_line(int marks) {
@@ -110,6 +145,6 @@ class TicTacToe {
   std::int8_t result_ = 0;
 };
 
-static_assert(Game<TicTacToe>);
+static_assert(Game<TicTacToe> && SetsUpPositions<TicTacToe>);
 
 }  // namespace zerofleet
