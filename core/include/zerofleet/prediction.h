@@ -69,7 +69,7 @@ struct PredictionBatch {
 // Probabilities of the legal actions, with room up to a multiple of kLanes.
 template <Game G>
 struct PriorsOf {
-  using type = std::array<float, round_up_to_lanes(G::kNumActions)>;
+  using type = std::array<float, round_up_to_lanes(kMostLegalActions<G>)>;
 };
 template <>
 struct PriorsOf<DynamicPosition> {
