@@ -1,12 +1,15 @@
 // The rules of every registered game, for Python.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -52,9 +55,16 @@ GameSpec game_spec(const std::string& name) {
 // A position of a game that is known only at run time.
 class State {
  public:
-  State(const std::string& name, const std::vector<int>& actions)
-      : game_(&dynamic_game(name)),
-        position_(position_after(*game_, std::span<const int>(actions))) {}
+  State(const std::string& name, const std::vector<int>& actions,
+        const std::optional<std::string>& position)
+      : game_(&dynamic_game(name)), position_(game_->start()) {
+    if (position) {
+      auto start = position_.with_position(*position);
+      if (!start) throw std::invalid_argument(name + " has no notation for positions");
+      position_ = *std::move(start);
+    }
+    for (const int action : actions) apply(action);
+  }
 
   const std::string& game() const { return game_->name(); }
   const DynamicPosition& position() const { return position_; }
@@ -91,6 +101,20 @@ class State {
     }
     const auto name = position_.name_of(static_cast<Action>(action));
     return name ? *name : game_->action_to_string(static_cast<Action>(action));
+  }
+
+  std::string action_to_san(int action) const {
+    if (!position_.is_legal(action)) {
+      throw std::invalid_argument("action " + std::to_string(action) + " is illegal here");
+    }
+    const auto name = position_.score_name_of(static_cast<Action>(action));
+    return name ? *name : action_to_string(action);
+  }
+
+  std::string position_text() const {
+    const auto text = position_.position_text();
+    if (!text) throw std::invalid_argument(game() + " has no notation for positions");
+    return *text;
   }
 
   int string_to_action(const std::string& text) const {
@@ -180,10 +204,14 @@ void bind_state(nb::module_& module) {
   using namespace zerofleet;
   bind_spec(module);
   nb::class_<State>(module, "State", "A position, with the rules of its game.")
-      .def(nb::init<const std::string&, const std::vector<int>&>(), "game"_a,
-           "actions"_a = std::vector<int>{},
-           "Make the position after `actions` from the start.\n\n"
-           "Raises:\n    ValueError: unknown game, or an illegal action (named with its ply).")
+      .def(nb::init<const std::string&, const std::vector<int>&,
+                    const std::optional<std::string>&>(),
+           "game"_a, "actions"_a = std::vector<int>{}, "position"_a = nb::none(),
+           "Make the position after `actions` from the start, or from `position`.\n\n"
+           "`position` is written as `position_text` writes it: in chess as a FEN.\n\n"
+           "Raises:\n"
+           "    ValueError: unknown game, an illegal action (named with its ply), or a position\n"
+           "        that cannot arise; the message says why.")
       .def_prop_ro("game", &State::game)
       .def_prop_ro(
           "ply", [](const State& state) { return state.position().ply(); },
@@ -195,6 +223,11 @@ void bind_state(nb::module_& module) {
       .def_prop_ro(
           "result", [](const State& state) { return state.position().result(); },
           "+1: the first player won, -1: the second, 0: a draw or an unfinished game.")
+      .def_prop_ro(
+          "ending", [](const State& state) { return state.position().ending_name(); },
+          "Why the game is over, such as 'stalemate'; empty if it is not, or if the game does not\n"
+          "say. Chess: 'checkmate', 'stalemate', 'insufficient material', 'repetition',\n"
+          "'50-move rule' or 'maximum length'.")
       .def_prop_ro(
           "hash", [](const State& state) { return state.position().hash(); },
           "Hash of 64 bits; equal positions have equal hashes.")
@@ -217,6 +250,13 @@ void bind_state(nb::module_& module) {
       .def("action_to_string", &State::action_to_string, "action"_a)
       .def("string_to_action", &State::string_to_action, "text"_a,
            "Raises:\n    ValueError: the text names no action of this game.")
+      .def("action_to_san", &State::action_to_san, "action"_a,
+           "Return a legal action of chess in standard algebraic notation, such as 'Nbd7'; in\n"
+           "other games the same as `action_to_string`.\n\n"
+           "Raises:\n    ValueError: the action is illegal here.")
+      .def("position_text", &State::position_text,
+           "Return the position as one line: in chess a FEN.\n\n"
+           "Raises:\n    ValueError: the game has no such notation.")
       .def("__str__", [](const State& state) { return state.position().to_string(); });
   module.def("transform_observation", &transform, "game"_a, "observation"_a, "symmetry"_a,
              "Apply a symmetry to a packed observation, [observation_bytes] uint8.");

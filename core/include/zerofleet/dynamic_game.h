@@ -63,6 +63,12 @@ class DynamicState {
   // rules' notation holds.
   virtual std::optional<std::string> name_of(Action) const { return std::nullopt; }
   virtual std::optional<Action> action_named(std::string_view) const { return std::nullopt; }
+
+  // See HasScoreNames, HasPositionText and NamesEnding in game.h; empty where the game has none.
+  virtual std::optional<std::string> score_name_of(Action) const { return std::nullopt; }
+  virtual std::optional<std::string> position_text() const { return std::nullopt; }
+  virtual std::unique_ptr<DynamicState> with_position(std::string_view) const { return nullptr; }
+  virtual std::string_view ending_name() const { return ""; }
 };
 
 // The rules of such a game.
@@ -113,6 +119,15 @@ class DynamicPosition {
   std::optional<Action> action_named(std::string_view text) const {
     return state_->action_named(text);
   }
+  std::optional<std::string> score_name_of(Action action) const {
+    return state_->score_name_of(action);
+  }
+  std::optional<std::string> position_text() const { return state_->position_text(); }
+  std::optional<DynamicPosition> with_position(std::string_view text) const {
+    auto state = state_->with_position(text);
+    return state ? std::optional(DynamicPosition(std::move(state))) : std::nullopt;
+  }
+  std::string_view ending_name() const { return state_->ending_name(); }
 
  private:
   std::unique_ptr<DynamicState> state_;

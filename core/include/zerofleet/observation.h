@@ -1,6 +1,7 @@
 // Bit planes, in which a network sees a position, and their packing.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstdint>
@@ -78,9 +79,11 @@ constexpr void pack_planes(const Planes<kPlaneCount, kPointCount>& planes,
       offset += PlaneType::word_size(word);
     }
   }
-  for (int byte = 0; byte < kBytes; ++byte) {
-    packed[byte] =
-        static_cast<std::uint8_t>(reverse_bits_in_bytes(stream[byte / 8]) >> (byte % 8 * 8));
+  for (int start = 0; start < kBytes; start += 8) {
+    std::uint64_t word = reverse_bits_in_bytes(stream[start / 8]);
+    for (int byte = start; byte < std::min(start + 8, kBytes); ++byte, word >>= 8) {
+      packed[byte] = static_cast<std::uint8_t>(word);
+    }
   }
 }
 

@@ -58,6 +58,32 @@ class WrappedState final : public DynamicState {
       return 0.0f;
     }
   }
+  std::optional<std::string> name_of(Action action) const override {
+    if constexpr (NamesActionsByPosition<G>) return position_.name_of(action);
+    return std::nullopt;
+  }
+  std::optional<Action> action_named(std::string_view text) const override {
+    if constexpr (NamesActionsByPosition<G>) return position_.action_named(text);
+    return std::nullopt;
+  }
+  std::optional<std::string> score_name_of(Action action) const override {
+    if constexpr (HasScoreNames<G>) return position_.score_name_of(action);
+    return std::nullopt;
+  }
+  std::optional<std::string> position_text() const override {
+    if constexpr (HasPositionText<G>) return position_.position_text();
+    return std::nullopt;
+  }
+  std::unique_ptr<DynamicState> with_position(std::string_view text) const override {
+    if constexpr (HasPositionText<G>) {
+      return std::make_unique<WrappedState>(position_.with_position(text));
+    }
+    return nullptr;
+  }
+  std::string_view ending_name() const override {
+    if constexpr (NamesEnding<G>) return position_.ending_name();
+    return "";
+  }
 
  private:
   G position_;

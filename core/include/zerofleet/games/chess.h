@@ -299,7 +299,7 @@ class Chess {
   const Past& past_at(int age) const
     requires(kHistory > 1)
   {
-    return past_[static_cast<std::size_t>((ply_ - age + kMaxLength) % kPast)];
+    return past_[static_cast<std::size_t>((ply_ - age + kPast) % kPast)];
   }
   bool past_repeats(int age) const { return (repeats_ >> age) & 1; }
 
