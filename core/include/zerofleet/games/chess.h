@@ -243,7 +243,7 @@ class Chess {
   // The position in Forsyth-Edwards Notation; Chess960 has Shredder's letters for castling rights.
   std::string position_text() const { return fen_text({board_, clock_, move_number()}); }
 
-  std::string to_string() const { return board_picture(board_) + '\n' + position_text(); }
+  std::string to_string() const { return board_picture(board_); }
 
   bool operator==(const Chess& other) const {
     if (board_ != other.board_ || rules() != other.rules() || ply_ != other.ply_ ||
