@@ -5,7 +5,9 @@
 #include <array>
 #include <bit>
 #include <cstdint>
+#include <cstring>
 #include <span>
+#include <type_traits>
 
 namespace zerofleet {
 
@@ -81,6 +83,11 @@ constexpr void pack_planes(const Planes<kPlaneCount, kPointCount>& planes,
   }
   for (int start = 0; start < kBytes; start += 8) {
     std::uint64_t word = reverse_bits_in_bytes(stream[start / 8]);
+    if (!std::is_constant_evaluated() && std::endian::native == std::endian::little &&
+        start + 8 <= kBytes) {
+      std::memcpy(&packed[start], &word, 8);
+      continue;
+    }
     for (int byte = start; byte < std::min(start + 8, kBytes); ++byte, word >>= 8) {
       packed[byte] = static_cast<std::uint8_t>(word);
     }

@@ -109,11 +109,11 @@ constexpr Squares reach(const Line& line, Squares occupied) {
   return (line.below | line.above) & (~below + 1) & (2 * nearest_above - 1);
 }
 
-constexpr Squares rook_attacks(int square, Squares occupied) {
+[[gnu::always_inline]] constexpr Squares rook_attacks(int square, Squares occupied) {
   const auto& lines = kLines[static_cast<std::size_t>(square)];
   return reach(lines[0], occupied) | reach(lines[1], occupied);
 }
-constexpr Squares bishop_attacks(int square, Squares occupied) {
+[[gnu::always_inline]] constexpr Squares bishop_attacks(int square, Squares occupied) {
   const auto& lines = kLines[static_cast<std::size_t>(square)];
   return reach(lines[2], occupied) | reach(lines[3], occupied);
 }
@@ -365,7 +365,8 @@ class ChessBoard {
            (((own() & of_kind(kPawn)) >> move.from) & 1) != 0;
   }
   constexpr bool is_promotion(const ChessMove& move) const {
-    return chess::row_of(move.to) == 0 && (((own() & of_kind(kPawn)) >> move.from) & 1) != 0;
+    return chess::row_of(move.from) == 1 && chess::row_of(move.to) == 0 &&
+           (((own() & of_kind(kPawn)) >> move.from) & 1) != 0;
   }
   constexpr bool is_capture(const ChessMove& move) const {
     return ((theirs() >> move.to) & 1) || is_en_passant(move);
