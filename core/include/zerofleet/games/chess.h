@@ -331,12 +331,12 @@ class Chess {
   // Keys have 48 bits there: a position is taken for one of 50 others with a probability of 2e-13.
   void remember() {
     repetitions_ = 0;
+    const auto low = static_cast<std::uint32_t>(board_.key());
+    const auto high = static_cast<std::uint16_t>(board_.key() >> 32);
+    for (int at = clock_ - 4; at >= first_known_; at -= 2) {
+      if (low_[at] == low && high_[at] == high) ++repetitions_;
+    }
     if (clock_ < kFiftyMoves) {
-      const auto low = static_cast<std::uint32_t>(board_.key());
-      const auto high = static_cast<std::uint16_t>(board_.key() >> 32);
-      for (int at = clock_ - 4; at >= first_known_; at -= 2) {
-        if (low_[at] == low && high_[at] == high) ++repetitions_;
-      }
       low_[clock_] = low;
       high_[clock_] = high;
     }

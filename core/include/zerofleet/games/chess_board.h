@@ -122,12 +122,10 @@ constexpr Squares knight_attacks(int square) {
 }
 constexpr Squares king_attacks(int square) { return kKingSteps[static_cast<std::size_t>(square)]; }
 
-// The squares strictly between two squares of one line; none if no line joins them.
+// The squares strictly between two squares of one rank.
 constexpr Squares between(int a, int b) {
-  return (rook_attacks(a, bit(b)) & bit(b)) ? rook_attacks(a, bit(b)) & rook_attacks(b, bit(a))
-         : (bishop_attacks(a, bit(b)) & bit(b))
-             ? bishop_attacks(a, bit(b)) & bishop_attacks(b, bit(a))
-             : 0;
+  const auto rank = [](int square) { return kLines[static_cast<std::size_t>(square)][0]; };
+  return a < b ? rank(a).above & rank(b).below : rank(a).below & rank(b).above;
 }
 
 // Random numbers of each part of a position (Zobrist 1970). Squares and files are White's.
@@ -244,8 +242,7 @@ class ChessBoard {
   }
 
   constexpr int king() const { return chess::first(own() & of_kind(kKing)); }
-  constexpr Squares checkers() const { return attackers(king(), occupied(), theirs()); }
-  constexpr bool is_check() const { return checkers() != 0; }
+  constexpr bool is_check() const { return threats().checkers != 0; }
 
   // Whether the player to move could take the king, which no legal move allows.
   constexpr bool can_take_king() const {
@@ -257,8 +254,10 @@ class ChessBoard {
   constexpr bool has_legal_move() const {
     using namespace chess;
     // Nearly always a free pawn or knight answers at once.
-    if (checkers() == 0) {
-      const Squares free = own() & ~pinned();
+    const Threats threats = this->threats();
+    if (threats.checkers == 0) {
+      Squares free = own();
+      for (int i = 0; i < threats.num_pins; ++i) free &= ~threats.pins[i];
       if (((free & of_kind(kPawn)) >> 8) & ~occupied()) return true;
       for (Squares rest = free & of_kind(kKnight); rest != 0; rest &= rest - 1) {
         if (knight_attacks(first(rest)) & ~own()) return true;
@@ -274,13 +273,14 @@ class ChessBoard {
     using namespace chess;
     const int king = this->king();
     const Squares all = occupied();
-    const Squares check = attackers(king, all, theirs());
+    const Threats threats = this->threats();
     moves.movers = 0;
     add_king_steps(king, moves);
-    if ((check & (check - 1)) != 0) return;  // out of a double check only the king moves
+    // Out of a double check only the king moves.
+    if ((threats.checkers & (threats.checkers - 1)) != 0) return;
     Squares allowed = ~own();
-    if (check != 0) {
-      allowed &= check | between(king, first(check));
+    if (threats.checkers != 0) {
+      allowed &= threats.stops;
     } else {
       add_castling(king, moves);
     }
@@ -303,27 +303,13 @@ class ChessBoard {
       const Squares so_far = (moves.movers >> from) & 1 ? moves.to[from] : 0;
       add(moves, from, so_far | (rook_attacks(from, all) & allowed));
     }
-    for_each_pin([&](int from, Squares line) {
-      if (((moves.movers >> from) & 1) == 0) return;
-      moves.to[from] &= line;
+    for (int i = 0; i < threats.num_pins; ++i) {
+      const int from = first(threats.pins[i] & own());
+      if (((moves.movers >> from) & 1) == 0) continue;
+      moves.to[from] &= threats.pins[i];
       if (moves.to[from] == 0) moves.movers ^= bit(from);
-    });
+    }
     if (en_passant_file_ != kNoFile) add_en_passant(king, moves);
-  }
-
-  // Own men that shield the king, so that they may move only along a line.
-  constexpr Squares pinned() const {
-    Squares men = 0;
-    for_each_pin([&](int square, Squares) { men |= chess::bit(square); });
-    return men;
-  }
-
-  // Own men that shield the opponent's king from an own man: moving off the line gives check.
-  constexpr Squares discoverers() const {
-    const int their_king = chess::first(theirs() & of_kind(kKing));
-    Squares men = 0;
-    for_each_shield(their_king, own(), [&](int square, Squares) { men |= chess::bit(square); });
-    return men & own();
   }
 
   // Leaves the legal moves that give check, and some that may.
@@ -340,8 +326,12 @@ class ChessBoard {
         straight,
         straight | diagonal,
         0};
-    const Squares discover = discoverers();
-    for (Squares rest = moves.movers & ~discover; rest != 0; rest &= rest - 1) {
+    Squares discoverers = 0;  // men that give check by leaving a line
+    for_each_slider(their_king, own(), [&](Squares, Squares line) {
+      const Squares shields = line & occupied();
+      if ((shields & (shields - 1)) == 0) discoverers |= shields & own();
+    });
+    for (Squares rest = moves.movers & ~discoverers; rest != 0; rest &= rest - 1) {
       const int from = first(rest);
       const ChessKind kind = kind_at(from);
       const Squares castling = kind == kKing ? own() | ~king_attacks(from) : 0;
@@ -486,31 +476,52 @@ class ChessBoard {
     return attackers(king, after, theirs() ^ taken) == 0;
   }
 
-  // Calls `visit(square, line)` for each man that alone stands between a square and a man of
-  // `sliders` that would attack it; `line` is the squares between the two, and the slider's own.
-  template <class Visit>
-  constexpr void for_each_shield(int square, Squares sliders, Visit&& visit) const {
+  // What the opponent's men do to the king of the player to move.
+  struct Threats {
+    Squares checkers = 0;
+    Squares stops = 0;            // of a single check: its own square, and those between
+    std::array<Squares, 8> pins;  // lines between the king and a slider, with the slider, that
+    int num_pins = 0;             // only one own man blocks
+  };
+  constexpr Threats threats() const {
     using namespace chess;
-    const Squares queens = of_kind(kQueen);
-    const Squares straight = sliders & (of_kind(kRook) | queens);
-    const Squares diagonal = sliders & (of_kind(kBishop) | queens);
-    const auto& lines = kLines[static_cast<std::size_t>(square)];
-    const Squares on_lines =
-        ((lines[0].below | lines[0].above | lines[1].below | lines[1].above) & straight) |
-        ((lines[2].below | lines[2].above | lines[3].below | lines[3].above) & diagonal);
-    for (Squares rest = on_lines; rest != 0; rest &= rest - 1) {
-      const int slider = first(rest);
-      const Squares line = between(square, slider);
+    Threats found;
+    const int king = this->king();
+    found.checkers = theirs() & ((attacked_by_pawns(bit(king)) & of_kind(kPawn)) |
+                                 (knight_attacks(king) & of_kind(kKnight)));
+    found.stops = found.checkers;
+    for_each_slider(king, theirs(), [&](Squares slider, Squares line) {
       const Squares shields = line & occupied();
-      if (shields != 0 && (shields & (shields - 1)) == 0) visit(first(shields), line | bit(slider));
-    }
+      if (shields == 0) {
+        found.checkers |= slider;
+        found.stops |= line | slider;
+      } else if ((shields & (shields - 1)) == 0 && (shields & own()) != 0) {
+        found.pins[found.num_pins++] = line | slider;
+      }
+    });
+    return found;
   }
 
+  // Calls `visit(slider, line)` for the nearest slider among `men` in each direction from a square;
+  // `line` is the squares between.
   template <class Visit>
-  constexpr void for_each_pin(Visit&& visit) const {
-    for_each_shield(king(), theirs(), [&](int square, Squares line) {
-      if ((own() >> square) & 1) visit(square, line);
-    });
+  [[gnu::always_inline]] constexpr void for_each_slider(int square, Squares men,
+                                                        Visit&& visit) const {
+    const Squares queens = of_kind(kQueen);
+    const Squares straight = men & (of_kind(kRook) | queens);
+    const Squares diagonal = men & (of_kind(kBishop) | queens);
+    const auto& lines = chess::kLines[static_cast<std::size_t>(square)];
+    for (std::size_t i = 0; i < 4; ++i) {
+      const Squares sliders = i < 2 ? straight : diagonal;
+      if (const Squares above = lines[i].above & sliders) {
+        const Squares nearest = above & (~above + 1);
+        visit(nearest, lines[i].above & (nearest - 1));
+      }
+      if (const Squares below = lines[i].below & sliders) {
+        const Squares nearest = std::bit_floor(below);
+        visit(nearest, lines[i].below & ~(2 * nearest - 1));
+      }
+    }
   }
 
   // Castling rights as bits of a key; a right's file is the same for both players' views.
