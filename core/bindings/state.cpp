@@ -1,12 +1,15 @@
 // The rules of every registered game, for Python.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -101,6 +104,14 @@ class State {
     }
     const auto name = position_.name_of(static_cast<Action>(action));
     return name ? *name : game_->action_to_string(static_cast<Action>(action));
+  }
+
+  std::string action_to_san(int action) const {
+    if (!position_.is_legal(action)) {
+      throw std::invalid_argument("action " + std::to_string(action) + " is illegal here");
+    }
+    const auto name = position_.score_name_of(static_cast<Action>(action));
+    return name ? *name : action_to_string(action);
   }
 
   int string_to_action(const std::string& text) const {
@@ -217,6 +228,11 @@ void bind_state(nb::module_& module) {
           "result", [](const State& state) { return state.position().result(); },
           "+1: the first player won, -1: the second, 0: a draw or an unfinished game.")
       .def_prop_ro(
+          "ending", [](const State& state) { return state.position().ending_name(); },
+          "Why the game is over, such as 'stalemate'; empty if it is not, or if the game does not\n"
+          "say. Chess: 'checkmate', 'stalemate', 'insufficient material', 'repetition',\n"
+          "'50-move rule' or 'maximum length'.")
+      .def_prop_ro(
           "hash", [](const State& state) { return state.position().hash(); },
           "Hash of 64 bits; equal positions have equal hashes.")
       .def("legal_actions", &State::legal_actions,
@@ -242,6 +258,10 @@ void bind_state(nb::module_& module) {
       .def("action_to_string", &State::action_to_string, "action"_a)
       .def("string_to_action", &State::string_to_action, "text"_a,
            "Raises:\n    ValueError: the text names no action of this game.")
+      .def("action_to_san", &State::action_to_san, "action"_a,
+           "Return a legal action of chess in standard algebraic notation, such as 'Nbd7'; in\n"
+           "other games the same as `action_to_string`.\n\n"
+           "Raises:\n    ValueError: the action is illegal here.")
       .def("__str__", [](const State& state) { return state.position().to_string(); });
   module.def("transform_observation", &transform, "game"_a, "observation"_a, "symmetry"_a,
              "Apply a symmetry to a packed observation, [observation_bytes] uint8.");

@@ -79,7 +79,7 @@ RulesMaker& outside_games() {
 }  // namespace
 
 std::vector<std::string> game_names() {
-  return {"connect_four", "go", "gomoku", "mnk", "othello", "tic_tac_toe"};
+  return {"chess", "connect_four", "go", "gomoku", "mnk", "othello", "tic_tac_toe"};
 }
 
 void set_outside_games(RulesMaker maker) { outside_games() = std::move(maker); }
@@ -104,6 +104,19 @@ GoSettings take_go_settings(GameName& name) {
   }
   if (has_komi) settings.komi = komi;
   if (has_max_length) settings.max_length = max_length;
+  return settings;
+}
+
+ChessSettings take_chess_settings(GameName& name) {
+  ChessSettings settings;
+  settings.history = name.take_int("history", kChessHistory);
+  settings.rules.chess960 = name.take_bool("chess960", settings.rules.chess960);
+  settings.rules.max_length = name.take_int("max_length", settings.rules.max_length);
+  name.finish();
+  if (settings.history != 1 && settings.history != 8) {
+    throw std::invalid_argument("game '" + name.text() + "': history must be 1 or 8, not " +
+                                std::to_string(settings.history));
+  }
   return settings;
 }
 

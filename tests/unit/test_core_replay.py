@@ -115,8 +115,8 @@ def test_other_dtypes_are_refused_instead_of_converted() -> None:
 
 
 def test_nonsense_is_refused() -> None:
-    with pytest.raises(ValueError, match="unknown game 'chess'; known: connect_four, go, "):
-        ReplayBuffer("chess", 10, 10)
+    with pytest.raises(ValueError, match="unknown game 'checkers'; known: chess, connect_four, "):
+        ReplayBuffer("checkers", 10, 10)
     with pytest.raises(ValueError, match="max_positions"):
         ReplayBuffer("connect_four", 0, 10)
     with pytest.raises(ValueError, match="max_games"):

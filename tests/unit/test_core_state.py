@@ -34,7 +34,15 @@ def planes(game: str, observation: np.ndarray) -> np.ndarray:
 
 
 def test_specs() -> None:
-    assert game_names() == ["connect_four", "go", "gomoku", "mnk", "othello", "tic_tac_toe"]
+    assert game_names() == [
+        "chess",
+        "connect_four",
+        "go",
+        "gomoku",
+        "mnk",
+        "othello",
+        "tic_tac_toe",
+    ]
     four = game_spec("connect_four")
     assert (four.num_actions, four.observation_shape, four.observation_bytes) == (7, (3, 6, 7), 16)
     assert (four.max_length, four.num_symmetries, four.board_points) == (42, 2, 42)

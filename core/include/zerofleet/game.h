@@ -38,6 +38,17 @@ class ActionList {
   int size_ = 0;
 };
 
+// The most actions that are legal in one position, where a game says so: memory that is kept for
+// each position then has that size. Otherwise all actions may be legal at once.
+template <class G>
+inline constexpr int kMostLegalActions = [] {
+  if constexpr (requires { G::kMostLegalActions; }) {
+    return G::kMostLegalActions;
+  } else {
+    return G::kNumActions;
+  }
+}();
+
 // A game for two players who move in turn, with perfect information and no chance. Its sizes are
 // known at compile time.
 //
@@ -65,7 +76,7 @@ concept FixedGame =
       { position.result() } -> std::same_as<int>;
       { position.hash() } -> std::same_as<std::uint64_t>;
       { position.is_legal(number) } -> std::same_as<bool>;
-      { position.legal_actions() } -> std::same_as<ActionList<G::kNumActions>>;
+      { position.legal_actions() } -> std::same_as<ActionList<kMostLegalActions<G>>>;
       { position.observe() } -> std::same_as<Planes<G::kPlanes, G::kRows * G::kColumns>>;
       { position.to_string() } -> std::same_as<std::string>;
       { game.apply(action) } -> std::same_as<void>;
@@ -102,8 +113,9 @@ concept HasFinalScore = requires(const G position) {
   { position.final_score() } -> std::same_as<float>;
 };
 
-// All legal actions that may end the game. An empty list may also mean that finding them costs too
-// much. In a game without this function every action may end the game.
+// All legal actions that may win at once. Where every legal action ends the game, all of them. An
+// empty list may also mean that finding them costs too much. In a game without this function every
+// action may end the game.
 template <class G>
 concept TellsEndingActions = requires(const G position) {
   { position.ending_actions() } -> std::same_as<decltype(position.legal_actions())>;
@@ -129,6 +141,25 @@ auto ending_actions_of(const G& position) {
     return position.legal_actions();
   }
 }
+
+// Notation of an action that depends on the position, as in chess. `name_of` takes a legal action.
+template <class G>
+concept NamesActionsByPosition = requires(const G position, Action action, std::string_view text) {
+  { position.name_of(action) } -> std::same_as<std::string>;
+  { position.action_named(text) } -> std::same_as<std::optional<Action>>;
+};
+
+// How people write a legal action in the record of a game, if that differs from `name_of`.
+template <class G>
+concept HasScoreNames = requires(const G position, Action action) {
+  { position.score_name_of(action) } -> std::same_as<std::string>;
+};
+
+// Why a terminal position is the end, in a few words.
+template <class G>
+concept NamesEnding = requires(const G position) {
+  { position.ending_name() } -> std::same_as<std::string_view>;
+};
 
 // A packed observation: planes, then rows, then columns, most significant bit first.
 template <FixedGame G>

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "zerofleet/game_name.h"
+#include "zerofleet/games/chess.h"
 #include "zerofleet/games/connect_four.h"
 #include "zerofleet/games/go.h"
 #include "zerofleet/games/mnk.h"
@@ -43,6 +44,13 @@ auto fixed_go(const std::string& text, const GoSettings& settings) {
   return FixedRules<AnyGo>(text, AnyGo(go_rules<kSize>(settings)));
 }
 
+// Rules and observation of `chess`. `take_chess_settings` throws like `take_go_settings`.
+struct ChessSettings {
+  ChessRules rules;
+  int history;  // positions in an observation: 1 or 8
+};
+ChessSettings take_chess_settings(GameName& name);
+
 // Makes any other game, of the core or from outside. Throws std::invalid_argument if it is unknown.
 DynamicGame make_dynamic_game(GameName name);
 
@@ -63,6 +71,13 @@ auto visit_game(const std::string& text, Visitor&& visitor) {
     } else if (settings.size == 9) {
       return visitor(fixed_go<9, GoObservation::kLiberties>(text, settings));
     }
+  }
+  if (family == "chess") {
+    GameName rest = name;
+    const ChessSettings settings = take_chess_settings(rest);
+    const ChessRules& rules = settings.rules;
+    if (settings.history == 8) return visitor(FixedRules<Chess<8>>(text, Chess<8>(rules)));
+    return visitor(FixedRules<Chess<1>>(text, Chess<1>(rules)));
   }
   const bool is_plain = text == family;  // the other games take no rules
   if (is_plain && family == ConnectFour::kName) return visitor(FixedRules<ConnectFour>());

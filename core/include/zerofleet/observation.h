@@ -1,10 +1,13 @@
 // Bit planes, in which a network sees a position, and their packing.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstdint>
+#include <cstring>
 #include <span>
+#include <type_traits>
 
 namespace zerofleet {
 
@@ -60,6 +63,20 @@ constexpr std::uint64_t reverse_bits_in_bytes(std::uint64_t word) {
   return ((word >> 4) & 0x0f0f0f0f0f0f0f0fULL) | ((word & 0x0f0f0f0f0f0f0f0fULL) << 4);
 }
 
+// Writes the first bytes of a word, the lowest first, with the bits of each reversed.
+constexpr void store_reversed(std::uint64_t word, std::span<std::uint8_t> bytes) {
+  word = reverse_bits_in_bytes(word);
+  if (!std::is_constant_evaluated() && std::endian::native == std::endian::little &&
+      bytes.size() == 8) {
+    std::memcpy(bytes.data(), &word, 8);
+    return;
+  }
+  for (std::uint8_t& byte : bytes) {
+    byte = static_cast<std::uint8_t>(word);
+    word >>= 8;
+  }
+}
+
 // Packs planes like numpy.packbits: most significant bit first, padded with zeros.
 // `packed` has ceil(planes * points / 8) bytes.
 template <int kPlaneCount, int kPointCount>
@@ -68,6 +85,12 @@ constexpr void pack_planes(const Planes<kPlaneCount, kPointCount>& planes,
   constexpr int kBits = kPlaneCount * kPointCount;
   constexpr int kBytes = (kBits + 7) / 8;
   using PlaneType = Plane<kPointCount>;
+  if constexpr (kPointCount == 64) {
+    for (int plane = 0; plane < kPlaneCount; ++plane) {
+      store_reversed(planes[plane].word(0), packed.subspan(8 * plane, 8));
+    }
+    return;
+  }
   std::array<std::uint64_t, (kBits + 63) / 64 + 1> stream{};
   int offset = 0;
   for (const PlaneType& plane : planes) {
@@ -78,9 +101,8 @@ constexpr void pack_planes(const Planes<kPlaneCount, kPointCount>& planes,
       offset += PlaneType::word_size(word);
     }
   }
-  for (int byte = 0; byte < kBytes; ++byte) {
-    packed[byte] =
-        static_cast<std::uint8_t>(reverse_bits_in_bytes(stream[byte / 8]) >> (byte % 8 * 8));
+  for (int start = 0; start < kBytes; start += 8) {
+    store_reversed(stream[start / 8], packed.subspan(start, std::min(8, kBytes - start)));
   }
 }
 

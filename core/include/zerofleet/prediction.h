@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -55,21 +56,26 @@ struct PredictionBatch {
     return std::visit([](const auto& logits) { return logits.size(); }, policy_logits);
   }
 
+  // A number is finite unless all bits of its exponent are set. Comparing bits keeps these loops in
+  // vector registers: they read every logit, and most are of illegal actions.
   bool has_finite_logits() const {
-    bool finite = true;
     if (const auto* half = std::get_if<0>(&policy_logits)) {
-      for (const std::uint16_t logit : *half) finite &= is_half_finite(logit);
-    } else {
-      for (const float logit : std::get<1>(policy_logits)) finite &= std::abs(logit) <= 3.4e38f;
+      std::uint16_t infinite = 0;
+      for (const std::uint16_t logit : *half) infinite |= is_half_finite(logit) ? 0 : 1;
+      return infinite == 0;
     }
-    return finite;
+    std::uint32_t infinite = 0;
+    for (const float logit : std::get<1>(policy_logits)) {
+      infinite |= (std::bit_cast<std::uint32_t>(logit) & 0x7f800000) == 0x7f800000 ? 1 : 0;
+    }
+    return infinite == 0;
   }
 };
 
 // Probabilities of the legal actions, with room up to a multiple of kLanes.
 template <Game G>
 struct PriorsOf {
-  using type = std::array<float, round_up_to_lanes(G::kNumActions)>;
+  using type = std::array<float, round_up_to_lanes(kMostLegalActions<G>)>;
 };
 template <>
 struct PriorsOf<DynamicPosition> {

@@ -77,7 +77,7 @@ class PredictionCache {
   };
   template <FixedGame F>
   struct HalvesOf<F> {
-    using type = std::array<std::uint16_t, F::kNumActions>;
+    using type = std::array<std::uint16_t, kMostLegalActions<F>>;
   };
 
   struct Entry {

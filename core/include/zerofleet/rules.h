@@ -76,6 +76,7 @@ class FixedRules {
 
   // Where an action lands under a symmetry.
   static constexpr Action symmetric_action(int action, int symmetry) {
+    if constexpr (G::kNumSymmetries == 1) return static_cast<Action>(action);
     return Symmetries<G>::action[symmetry][action];
   }
 

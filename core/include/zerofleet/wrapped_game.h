@@ -65,6 +65,22 @@ class WrappedState final : public DynamicState {
       return 0.0f;
     }
   }
+  std::optional<std::string> name_of(Action action) const override {
+    if constexpr (NamesActionsByPosition<G>) return position_.name_of(action);
+    return std::nullopt;
+  }
+  std::optional<Action> action_named(std::string_view text) const override {
+    if constexpr (NamesActionsByPosition<G>) return position_.action_named(text);
+    return std::nullopt;
+  }
+  std::optional<std::string> score_name_of(Action action) const override {
+    if constexpr (HasScoreNames<G>) return position_.score_name_of(action);
+    return std::nullopt;
+  }
+  std::string_view ending_name() const override {
+    if constexpr (NamesEnding<G>) return position_.ending_name();
+    return "";
+  }
 
  private:
   G position_;
