@@ -294,17 +294,22 @@ void bind_search(nb::module_& module) {
           "__init__",
           [](PySearch* self, const std::string& game, const ActionLists& positions,
              const SearchConfig& config, std::uint64_t seed, int leaves_per_position, bool noise,
-             const Starts& starts) {
-            new (self) PySearch(make_position_search(
-                game, positions, config, seed,
-                {.leaves_per_position = leaves_per_position, .noise = noise}, starts));
+             const Starts& starts, const ActionLists& root_actions) {
+            new (self) PySearch(make_position_search(game, positions, config, seed,
+                                                     {.leaves_per_position = leaves_per_position,
+                                                      .noise = noise,
+                                                      .root_actions = root_actions},
+                                                     starts));
           },
           "game"_a, "positions"_a, "config"_a, "seed"_a, nb::kw_only(), "leaves_per_position"_a = 1,
-          "noise"_a = false, "starts"_a = Starts{},
+          "noise"_a = false, "starts"_a = Starts{}, "root_actions"_a = ActionLists{},
           "Args:\n"
           "    positions: each a list of actions from its start position.\n"
           "    starts: start position of each position; an empty text, or an empty list, is the\n"
-          "        usual start.\n\n"
+          "        usual start.\n"
+          "    root_actions: for each position the actions that are searched at its root, as if "
+          "no\n"
+          "        others were legal; an empty list is every legal action.\n\n"
           "Raises:\n"
           "    ValueError: unknown game, a wrong start position, or a position with an illegal\n"
           "        action.")

@@ -13,6 +13,11 @@ std::unique_ptr<PositionSearchEngine> make_position_search(
     std::uint64_t seed, const PositionSearchOptions& options, const Starts& starts) {
   config.check();
   check_starts(starts, positions);
+  if (!options.root_actions.empty() && options.root_actions.size() != positions.size()) {
+    throw std::invalid_argument("there are " + std::to_string(options.root_actions.size()) +
+                                " lists of root_actions for " + std::to_string(positions.size()) +
+                                " positions");
+  }
   constexpr int kMostLeaves = std::numeric_limits<std::uint16_t>::max();  // Tree::leaves_out
   if (options.leaves_per_position < 1 || options.leaves_per_position > kMostLeaves) {
     throw std::invalid_argument("leaves_per_position is " +

@@ -375,15 +375,19 @@ class ModelPlayer:
             seed = secrets.randbits(63)
         if not 0 <= seed < 1 << 64:
             raise InvalidRequestError(f"seed is {seed}: give 0 to 2^64 - 1")
-        return Search(
-            self._game,
-            [position.actions],
-            served_search(self._search, simulations),
-            seed,
-            leaves_per_position=leaves,
-            noise=options.get("noise", False),
-            starts=[position.state.start],
-        )
+        try:
+            return Search(
+                self._game,
+                [position.actions],
+                served_search(self._search, simulations),
+                seed,
+                leaves_per_position=leaves,
+                noise=options.get("noise", False),
+                starts=[position.state.start],
+                root_actions=[options.get("actions", ())],
+            )
+        except ValueError as error:  # the position has been checked, and these actions have not
+            raise InvalidRequestError(str(error)) from error
 
     def _table(
         self, result: SearchResult, state: games.State, version: int, *, done: bool

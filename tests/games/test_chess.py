@@ -339,12 +339,8 @@ def test_a_name_sets_the_rules() -> None:
             games.spec(name)
 
 
-def test_other_games_have_no_positions_in_writing() -> None:
-    with pytest.raises(ValueError, match="othello has no notation for positions"):
-        State("othello", start=START)
+def test_other_games_have_one_notation() -> None:
     state = State("othello")
-    with pytest.raises(ValueError, match="no notation for positions"):
-        state.setup_text()
     assert state.action_to_san(19) == "d3"
     assert state.ending == ""
     with pytest.raises(ValueError, match="action 0 is illegal"):

@@ -100,16 +100,14 @@ def test_the_games_before_a_broken_one_are_read() -> None:
 def test_a_written_game() -> None:
     state = State(CHESS)
     actions: list[int] = []
-    for name in "f2f3 e7e5 g2g4 d8h4".split():
+    for name in ["f2f3", "e7e5", "g2g4", "d8h4"]:
         actions.append(state.string_to_action(name))
         state.apply(actions[-1])
     text = write(PgnGame(CHESS, actions, tags={"White": 'A "B"'}, values=(0.0, None, 0.5, -1.0)))
     head, moves = text.strip().split("\n\n")
     assert '[White "A \\"B\\""]' in head
     assert '[Result "0-1"]' in head
-    assert moves == (
-        "1. f3 e5 { [%eval 0.89] } 2. g4 { [%eval -127.80] } 2... Qh4# 0-1"
-    )
+    assert moves == ("1. f3 e5 { [%eval 0.89] } 2. g4 { [%eval -127.80] } 2... Qh4# 0-1")
     with pytest.raises(ConfigError, match="PGN is for chess, not for 'othello'"):
         write(PgnGame("othello", ()))
 
@@ -125,7 +123,7 @@ def test_what_was_written_is_read(data: st.DataObject, game: str) -> None:
         state.apply(actions[-1])
     values = tuple(data.draw(st.none() | st.floats(-1, 1)) for _ in actions)
     start = data.draw(st.booleans())
-    played = PgnGame(game, actions, State(game).setup_text if start else "", {}, False, values)
+    played = PgnGame(game, actions, State(game).setup_text() if start else "", {}, False, values)
     found = only(write(played), game)
     assert list(found.actions) == actions
     assert found.result == (state.result if state.is_terminal else None)

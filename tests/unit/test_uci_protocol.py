@@ -20,15 +20,14 @@ from zerofleet.uci.protocol import (
 
 def test_limits_of_a_search() -> None:
     assert parse_go([]) == Limits()
-    assert parse_go("nodes 500 depth 3".split()) == Limits(nodes=500, depth=3)
-    assert parse_go("infinite searchmoves e2e4 d2d4 ponder".split()) == Limits(
+    assert parse_go(["nodes", "500", "depth", "3"]) == Limits(nodes=500, depth=3)
+    assert parse_go(["infinite", "searchmoves", "e2e4", "d2d4", "ponder"]) == Limits(
         is_infinite=True, search_moves=("e2e4", "d2d4"), is_ponder=True
     )
-    assert parse_go("wtime 60000 btime 1000 winc 2000 movestogo 5".split()) == Limits(
-        clocks=(60.0, 1.0), increments=(2.0, 0.0), moves_to_go=5
-    )
-    assert parse_go("strange movetime 250".split()) == Limits(move_seconds=0.25)
-    assert parse_go("wtime -30 btime 40".split()).clocks == (0.0, 0.04)
+    clock = ["wtime", "60000", "btime", "1000", "winc", "2000", "movestogo", "5"]
+    assert parse_go(clock) == Limits(clocks=(60.0, 1.0), increments=(2.0, 0.0), moves_to_go=5)
+    assert parse_go(["strange", "movetime", "250"]) == Limits(move_seconds=0.25)
+    assert parse_go(["wtime", "-30", "btime", "40"]).clocks == (0.0, 0.04)
 
 
 @pytest.mark.parametrize("words", ["nodes", "wtime x", "movetime 1e3", "depth " + "9" * 20])
@@ -53,7 +52,7 @@ def test_time_of_a_move() -> None:
 
 def test_positions() -> None:
     assert parse_position(["startpos"]) == Position()
-    assert parse_position("startpos moves e2e4 e7e5".split()) == Position("", ("e2e4", "e7e5"))
+    assert parse_position(["startpos", "moves", "e2e4", "e7e5"]) == Position("", ("e2e4", "e7e5"))
     fen = "8/P6k/8/8/8/8/8/K7 w - - 0 1"
     assert parse_position(f"fen {fen} moves a7a8q".split()) == Position(fen, ("a7a8q",))
     for wrong in ("", "fen", "start", "startpos e2e4"):
@@ -62,9 +61,9 @@ def test_positions() -> None:
 
 
 def test_options() -> None:
-    assert parse_option("name MultiPV value 3".split()) == ("multipv", "3")
-    assert parse_option("name Move Overhead value 10".split()) == ("move overhead", "10")
-    assert parse_option("name Clear Hash".split()) == ("clear hash", "")
+    assert parse_option(["name", "MultiPV", "value", "3"]) == ("multipv", "3")
+    assert parse_option(["name", "Move", "Overhead", "value", "10"]) == ("move overhead", "10")
+    assert parse_option(["name", "Clear", "Hash"]) == ("clear hash", "")
     with pytest.raises(UciError, match="give name NAME value VALUE"):
         parse_option(["MultiPV", "3"])
 

@@ -103,12 +103,15 @@ class PositionSearchEngine {
   virtual EngineStatistics statistics() const = 0;
 };
 
+using ActionLists = std::vector<std::vector<int>>;
+
 struct PositionSearchOptions {
   int leaves_per_position = 1;  // in flight at once; more than 1 needs virtual loss
   bool noise = false;           // in the root's priors, as in self-play
+  // For each position the actions to search at its root, as if no others were legal. An empty list,
+  // or no list at all, is every legal action.
+  ActionLists root_actions = {};
 };
-
-using ActionLists = std::vector<std::vector<int>>;
 
 // Start positions, one for each action list; none at all: every game begins at the usual start.
 using Starts = std::vector<std::string>;

@@ -1,11 +1,14 @@
 // Search of given positions, for exams, analysis and single moves.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <span>
+#include <stdexcept>
+#include <string>
 #include <vector>
 
 #include "zerofleet/decisive_moves.h"
@@ -45,6 +48,10 @@ class PositionSearch final : public PositionSearchEngine {
       desk.search.set_root(
           position_after(rules, std::span<const int>(positions[i]), start_at(starts, i)));
       desk.leaves.resize(leaves_per_position_);
+      if (!options.root_actions.empty()) {
+        desk.root_actions =
+            checked_root_actions(rules, desk.search.root(), options.root_actions[i]);
+      }
     }
   }
 
@@ -104,7 +111,20 @@ class PositionSearch final : public PositionSearchEngine {
     std::vector<Leaf<G>> leaves;  // [leaves_per_position]
     Random random;
     std::uint64_t symmetry_seed = 0;
+    std::vector<int> root_actions;  // ascending; empty: every legal action
   };
+
+  static std::vector<int> checked_root_actions(const Rules<G>& rules, const G& position,
+                                               std::vector<int> actions) {
+    for (const int action : actions) {
+      if (!position.is_legal(action)) {
+        throw std::invalid_argument("action " + std::to_string(action) +
+                                    " of root_actions is illegal in " + rules.name());
+      }
+    }
+    std::ranges::sort(actions);
+    return actions;
+  }
 
   bool is_searched(const Search<G>& search) const {
     return search.root().is_terminal() || search.root_visits() >= num_simulations_ ||
@@ -132,8 +152,33 @@ class PositionSearch final : public PositionSearchEngine {
   }
 
   void expand(Desk& desk, const Leaf<G>& leaf, const LeafPrediction<G>& prediction) {
-    desk.search.expand(leaf, prediction);
-    if (leaf.depth == 0) desk.search.start_root(plan_, desk.random);
+    if (leaf.depth > 0) return desk.search.expand(leaf, prediction);
+    if (desk.root_actions.empty()) {
+      desk.search.expand(leaf, prediction);
+    } else {
+      desk.search.expand(leaf, restricted(prediction, leaf.position, desk.root_actions));
+    }
+    desk.search.start_root(plan_, desk.random);
+  }
+
+  // The prediction as if only `kept` were legal. Equal priors replace priors of 0.
+  static LeafPrediction<G> restricted(const LeafPrediction<G>& prediction, const G& position,
+                                      const std::vector<int>& kept) {
+    LeafPrediction<G> result(position, prediction.value);
+    result.actions = {};
+    std::ranges::fill(result.priors, 0.0f);
+    float sum = 0.0f;
+    int count = 0;
+    for (int i = 0; i < prediction.num_actions(); ++i) {
+      if (!std::ranges::binary_search(kept, static_cast<int>(prediction.actions[i]))) continue;
+      result.actions.push_back(prediction.actions[i]);
+      result.priors[count++] = prediction.priors[i];
+      sum += prediction.priors[i];
+    }
+    for (int i = 0; i < count; ++i) {
+      result.priors[i] = sum > 0.0f ? result.priors[i] / sum : 1.0f / static_cast<float>(count);
+    }
+    return result;
   }
 
   static SearchResult result_of(const Search<G>& search) {

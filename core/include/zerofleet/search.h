@@ -305,6 +305,8 @@ class Search {
   // checked when it was a leaf.
   bool decide_root(Leaf<G>& leaf) {
     if (root_visits_ + root_leaves_out_ > 0) return false;
+    // A search of some actions only may lack the one that decides.
+    if (tree_.edge_count[kRoot] != static_cast<int>(root_.legal_actions().size())) return false;
     const auto decided = decided_value(root_);
     if (!decided) return false;
     const EdgeId edge = decisive_edge(tree_, root_, *decided);

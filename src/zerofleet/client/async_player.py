@@ -147,7 +147,8 @@ class AsyncPlayer:
                 the games); empty: the usual start.
             game: game name; empty: the server's.
             version: model version; ``"best"``: the promoted one.
-            options: ``simulations``, ``leaves``, ``seed`` and ``noise``; see ``SearchOptions``.
+            options: ``simulations``, ``leaves``, ``seed``, ``noise`` and ``actions``; see
+                ``SearchOptions``.
         """
         await self._check_start(start)
         request = self._search_request(game, position, start, version, options)
@@ -182,7 +183,8 @@ class AsyncPlayer:
             every_seconds: a table when this many seconds have passed since the last one.
             game: game name; empty: the server's.
             version: model version; ``"best"``: the promoted one.
-            options: ``simulations``, ``leaves``, ``seed`` and ``noise``; see ``SearchOptions``.
+            options: ``simulations``, ``leaves``, ``seed``, ``noise`` and ``actions``; see
+                ``SearchOptions``.
         """
         await self._check_start(start)
         request = pb.AnalyzeRequest(
@@ -232,7 +234,8 @@ class AsyncPlayer:
                 visits^(1 / temperature).
             game: game name; empty: the server's.
             version: model version; ``"best"``: the promoted one.
-            options: ``simulations``, ``leaves``, ``seed`` and ``noise``; see ``SearchOptions``.
+            options: ``simulations``, ``leaves``, ``seed``, ``noise`` and ``actions``; see
+                ``SearchOptions``.
         """
         await self._check_start(start)
         request = pb.PlayRequest(

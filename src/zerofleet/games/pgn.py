@@ -77,7 +77,7 @@ def write(played: PgnGame) -> str:
     state = State(played.game, start=played.start)
     words: list[str] = []
     for ply, action in enumerate(played.actions):
-        full_move = state.setup_text.split()[5]
+        full_move = state.setup_text().split()[5]
         after_comment = bool(words) and words[-1].endswith("}")
         if state.to_play == 0:
             words.append(f"{full_move}.")
@@ -136,7 +136,7 @@ def _read_game(reader: _Reader, game: str) -> ReadPgn:
             state.apply(action)
         except ValueError as error:
             mover = "White" if state.to_play == 0 else "Black"
-            number = state.setup_text.split()[5]
+            number = state.setup_text().split()[5]
             raise InvalidRequestError(
                 f"line {where} of the PGN, move {number} of {mover}: '{word[:20]}' {_why(state)}"
             ) from error

@@ -64,6 +64,8 @@ class SearchOptions(TypedDict, total=False):
     """The same seed, model and position give the same table; None or absent: the server draws."""
     noise: bool
     """Whether Dirichlet noise is mixed into the root's priors, as in self-play; absent: no."""
+    actions: Sequence[int]
+    """Actions to search at the root, as if no others were legal; empty or absent: all of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,6 +317,7 @@ def encode_options(options: SearchOptions) -> pb.SearchOptions:
             leaves=options.get("leaves", 1),
             seed=options.get("seed"),
             noise=options.get("noise", False),
+            actions=options.get("actions", ()),
         )
     except (TypeError, ValueError) as error:
         raise InvalidRequestError(f"search options {options}: {error}") from error
@@ -327,6 +330,7 @@ def decode_options(options: pb.SearchOptions) -> SearchOptions:
         leaves=options.leaves or 1,
         seed=options.seed if options.HasField("seed") else None,
         noise=options.noise,
+        actions=tuple(options.actions),
     )
 
 

@@ -139,7 +139,7 @@ class Engine:
         try:
             position = parse_position(words)
             state = State(self._description.game, start=position.fen)
-            actions = [_apply(state, name, number) for number, name in enumerate(position.moves, 1)]
+            actions = [_apply(state, name) for name in position.moves]
         except (ZerofleetError, ValueError) as error:
             # A move for another position would be worse than none.
             self._refusal = str(error)
@@ -180,14 +180,27 @@ class Engine:
         timed = limits.is_infinite or limits.is_ponder or limits.depth or limits.mate
         timed = timed or limits.seconds(self._state.to_play, 0.0) is not None
         simulations = limits.nodes or (most if timed else usual)
+        search = SearchOptions(
+            simulations=max(1, min(simulations, most)), actions=self._root_actions(limits)
+        )
         return self._player.analyze(
             self._actions,
             start=self._start,
             game=self._description.game,
             version=self._version,
             every_seconds=_TABLE_SECONDS,
-            **(self._options | SearchOptions(simulations=max(1, min(simulations, most)))),
+            **(self._options | search),
         )
+
+    def _root_actions(self, limits: Limits) -> list[int]:
+        """Return the actions of ``searchmoves``; illegal ones are named and left out."""
+        actions: list[int] = []
+        for name in limits.search_moves:
+            try:
+                actions.append(_apply(self._state.copy(), name))
+            except UciError as error:
+                self._say(f"info string searchmoves: {error}\n")
+        return actions
 
     @property
     def style(self) -> InfoStyle:
@@ -335,13 +348,13 @@ class _RunningSearch:
         self._engine.say(f"bestmove {line[0]}{ponder}\n")
 
 
-def _apply(state: State, name: str, number: int) -> int:
+def _apply(state: State, name: str) -> int:
     """Play a move of the controller and return its action."""
     try:
         action = state.string_to_action(name)
         state.apply(action)
     except ValueError as error:
-        raise UciError(f"move {number} '{name[:20]}' is illegal: {error}") from error
+        raise UciError(f"'{name[:20]}' is no legal move after {state.ply} plies") from error
     return action
 
 

@@ -23,7 +23,7 @@ from zerofleet.services.inference.loaded_models import LoadedModel
 from zerofleet.services.inference.model_player import ModelPlayer
 from zerofleet.services.inference.served_models import ServedModels
 
-RUN = "gtp"
+RUN = "engines"
 
 
 class LinearSession:

@@ -25,7 +25,7 @@ async def test_describe_names_the_rules(player_server: Any) -> None:
         assert description == await server.player.describe()
     assert (description.game, description.num_actions) == (GAME, 26)
     assert description.observation_shape == (17, 5, 5)
-    assert (description.run, description.best, description.versions) == ("gtp", 1, (1,))
+    assert (description.run, description.best, description.versions) == ("engines", 1, (1,))
     assert (description.num_simulations, description.max_simulations) == (12, 20_000)
 
 

@@ -1,0 +1,285 @@
+"""The UCI engine between a controller, line by line, and a player that answers by rote."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from zerofleet_core import State, game_spec
+
+from zerofleet.errors import InferenceUnavailableError
+from zerofleet.rpc.player_service import PlayerDescription, SearchChild, SearchOptions, SearchTable
+from zerofleet.uci.engine import Engine, EngineOptions
+
+GAME = "chess"
+MATE = "7k/5Q2/6K1/8/8/8/8/8 w - - 0 1"  # 1. Qg7 mates
+MATED = "7k/6Q1/6K1/8/8/8/8/8 b - - 0 1"
+STALEMATE = "7k/5Q2/6K1/8/8/8/8/8 b - - 0 1"
+
+
+_WORDS = (
+    *(
+        "go",
+        "position",
+        "startpos",
+        "fen",
+        "moves",
+        "e2e4",
+        "nodes",
+        "movetime",
+        "infinite",
+        "stop",
+    ),
+    *("setoption", "name", "value", "MultiPV", "ponderhit", "isready", "searchmoves", "uci", "-1"),
+    "9" * 20,
+)
+
+
+class FirstLegal:
+    """Wants the first legal action; each search shows a table, then is complete or waits."""
+
+    def __init__(self, *, complete: bool = True) -> None:
+        self.asked: list[tuple[str, list[int], int]] = []
+        self.closed = 0
+        self.error: Exception | None = None
+        self._complete = complete
+
+    async def analyze(
+        self, actions: list[int], *, start: str, game: str, simulations: int, **_: Any
+    ) -> AsyncGenerator[SearchTable]:
+        self.asked.append((start, actions, simulations))
+        if self.error is not None:
+            raise self.error
+        try:
+            yield table(State(game, actions, start))
+            if not self._complete:
+                await asyncio.Event().wait()
+        finally:
+            self.closed += 1
+
+
+def table(state: State) -> SearchTable:
+    legal = state.legal_actions()
+    children = tuple(
+        SearchChild(action, state.action_to_string(action), 9 - place, 0.5, value, (action,))
+        for place, (action, value) in enumerate(zip(legal[:3], (0.0, -0.5, 0.5), strict=False))
+    )
+    name = state.action_to_string(legal[0])
+    return SearchTable("run", 4, state.to_play, 24, 0.0, 0.0, legal[0], name, children, True)
+
+
+class Session:
+    """An engine, and all that it has said."""
+
+    def __init__(self, player: FirstLegal, game: str = GAME) -> None:
+        spec = game_spec(game)
+        described = PlayerDescription(
+            game, spec.num_actions, spec.observation_shape, "run", 4, (3, 4), 100, 20_000
+        )
+        self.text = ""
+        self._spoke = asyncio.Event()
+        self.lines: asyncio.Queue[str | None] = asyncio.Queue()
+        options = EngineOptions(search=SearchOptions(simulations=10))
+        self.engine = Engine(player, described, options, self._say)  # type: ignore[arg-type]
+
+    def _say(self, text: str) -> None:
+        self.text += text
+        self._spoke.set()
+
+    def send(self, line: str) -> None:
+        self.lines.put_nowait(f"{line}\n")
+
+    async def until(self, text: str) -> None:
+        """Wait until the engine has said this."""
+        while text not in self.text:
+            self._spoke.clear()
+            await self._spoke.wait()
+
+    async def until_searching(self, player: FirstLegal) -> None:
+        """Wait until the player has begun a search."""
+        while not player.asked:  # noqa: ASYNC110 (the player tells nobody)
+            await asyncio.sleep(0)
+
+    async def until_moves(self, moves: int) -> None:
+        """Wait until the engine has answered this many searches."""
+        while self.text.count("bestmove") < moves:
+            self._spoke.clear()
+            await self._spoke.wait()
+
+
+async def said(*lines: str, player: FirstLegal | None = None, game: str = GAME) -> str:
+    """Return all that the engine says; a search ends before the next line is sent."""
+    session = Session(player or FirstLegal(), game)
+    running = asyncio.create_task(session.engine.run(session.lines))
+    for line in lines:
+        moves = session.text.count("bestmove")
+        session.send(line)
+        if line.startswith("go"):
+            await session.until_moves(moves + 1)
+    session.lines.put_nowait(None)
+    await running
+    return session.text
+
+
+async def test_it_introduces_itself() -> None:
+    text = await said("uci", "isready", "ucinewgame", "debug on", "register later", "quit", "uci")
+    assert text.startswith("id name zerofleet ")
+    assert "run run, model 4\n" in text
+    for option in ("MultiPV type spin", "UCI_Chess960 type check", "Ponder type check"):
+        assert f"option name {option}" in text
+    assert text.endswith("uciok\nreadyok\n")
+    assert await said("hello there", "", "joho isready") == "readyok\n"
+
+
+async def test_a_move_from_positions() -> None:
+    player = FirstLegal()
+    text = await said(
+        "go",
+        "position startpos moves e2e4 e7e5",
+        "go nodes 50",
+        f"position fen {MATE}",
+        "go movetime 1000",
+        player=player,
+    )
+    assert text.count("bestmove") == 3
+    actions = [State(GAME).string_to_action("e2e4")]
+    actions.append(State(GAME, actions).string_to_action("e7e5"))
+    assert player.asked == [("", [], 10), ("", actions, 50), (MATE, [], 20_000)]
+    legal = State(GAME).legal_actions()
+    assert f"bestmove {State(GAME).action_to_string(legal[0])}\n" in text
+    assert "info depth 1 seldepth 1 multipv 1 score cp 0 nodes 24 " in text
+
+
+async def test_several_lines() -> None:
+    text = await said("setoption name MultiPV value 3", "go")
+    assert [f"multipv {number} " in text for number in (1, 2, 3, 4)] == [True, True, True, False]
+    assert "multipv 2 score cp -89" in text
+
+
+@pytest.mark.parametrize(
+    ("line", "complaint"),
+    [
+        ("setoption name MultiPV value 0", "MultiPV is '0': give 1 to 500"),
+        ("setoption name MultiPV value many", "MultiPV is 'many': give 1 to 500"),
+        ("setoption name UCI_Chess960 value true", "the model plays standard chess only"),
+        ("setoption name Hash value 16", "unknown option 'hash'"),
+        ("setoption Hash", "setoption: give name NAME value VALUE"),
+        ("go nodes few", "go nodes 'few': give a whole number"),
+        ("position here", "position 'here': give startpos or fen FEN, then moves"),
+        ("position fen 8/8", "info string "),
+        ("position startpos moves e2e4 e2e4", "'e2e4' is no legal move after 1 plies"),
+    ],
+)
+async def test_wrong_input(line: str, complaint: str) -> None:
+    text = await said(line)
+    assert text.startswith("info string ")
+    assert complaint in text
+    assert text.count("\n") == 1
+
+
+async def test_no_move_for_a_position_that_was_refused() -> None:
+    player = FirstLegal()
+    text = await said("position fen nonsense", "go", "position startpos", "go", player=player)
+    assert text.count("bestmove (none)") == 1
+    assert "info string no search: " in text
+    assert player.asked == [("", [], 10)]
+
+
+async def test_after_the_end_of_the_game() -> None:
+    player = FirstLegal()
+    text = await said(
+        f"position fen {MATED}", "go", f"position fen {STALEMATE}", "go", player=player
+    )
+    assert text == (
+        "info depth 0 score mate 0\nbestmove (none)\ninfo depth 0 score cp 0\nbestmove (none)\n"
+    )
+    assert player.asked == []
+
+
+async def test_stop_ends_an_endless_search_at_once() -> None:
+    for complete in (True, False):
+        player = FirstLegal(complete=complete)
+        session = Session(player)
+        running = asyncio.create_task(session.engine.run(session.lines))
+        session.send("go infinite")
+        await session.until_searching(player)
+        session.send("isready")
+        await session.until("readyok")
+        assert "bestmove" not in session.text  # even if there is nothing left to search
+        session.send("stop")
+        await session.until("bestmove ")
+        assert player.closed == 1
+        session.send("stop")  # too late, and no error
+        session.lines.put_nowait(None)
+        await running
+        assert session.text.count("bestmove") == 1
+
+
+async def test_a_pondered_move() -> None:
+    player = FirstLegal(complete=False)
+    session = Session(player)
+    running = asyncio.create_task(session.engine.run(session.lines))
+    session.send("go ponder wtime 50 btime 50")
+    session.send("isready")
+    await session.until("readyok")
+    assert "bestmove" not in session.text
+    session.send("ponderhit")
+    await session.until("bestmove ")
+    session.lines.put_nowait(None)
+    await running
+    assert player.closed == 1
+
+
+async def test_a_new_search_answers_for_the_one_before() -> None:
+    session = Session(FirstLegal(complete=False))
+    running = asyncio.create_task(session.engine.run(session.lines))
+    for line in ("go infinite", "position startpos moves e2e4", "go infinite", "quit"):
+        session.send(line)
+    await running
+    assert session.text.count("bestmove") == 2
+
+
+async def test_a_server_that_fails() -> None:
+    player = FirstLegal()
+    player.error = InferenceUnavailableError("no inference at\nthis address")
+    text = await said("go", player=player)
+    assert text == "info string no inference at this address\nbestmove (none)\n"
+
+
+async def test_chess960() -> None:
+    game = "chess(chess960=true)"
+    text = await said("uci", "setoption name UCI_Chess960 value true", game=game)
+    assert "option name UCI_Chess960 type check default true" in text
+    assert text.endswith("uciok\n")
+    assert "plays Chess960 only" in await said("setoption name UCI_Chess960 value false", game=game)
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    st.lists(
+        st.one_of(
+            st.text(max_size=40),
+            st.lists(
+                st.sampled_from(_WORDS),
+                max_size=6,
+            ).map(" ".join),
+        ),
+        max_size=6,
+    )
+)
+def test_no_line_ends_the_engine(lines: list[str]) -> None:
+    async def run() -> str:
+        session = Session(FirstLegal())
+        for line in lines:
+            if line.split()[:1] != ["quit"]:
+                session.send(line)
+        session.send("isready")
+        session.send("quit")
+        await session.engine.run(session.lines)
+        return session.text
+
+    assert "readyok" in asyncio.run(run())
