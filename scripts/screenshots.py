@@ -35,16 +35,16 @@ RUN_FILE = ROOT / "runs" / "connect_four.toml"
 GAME = "connect_four"
 ZEROFLEET = Path(sys.executable).with_name("zerofleet")
 
-WIDTH = 1200
-"""Width of the window, in CSS pixels."""
-SCALE = 1.5
+WINDOW = (1440, 1400)
+"""Width and height of the window, in CSS pixels. A picture ends below the last complete panel."""
+SCALE = 1.25
 """Pixels of the picture for each CSS pixel."""
 COLOURS = 256
 """Colours of a picture: a screenshot has few, and its file is then a third as large."""
 MOST_BYTES = 250_000
 """Largest file of a picture."""
 PATIENCE = 1_200_000
-"""Milliseconds until a page must show what its picture needs. The first rating takes longest."""
+"""Milliseconds until a page must show what its picture needs. The first losses take longest."""
 CANDIDATES = 12
 """Games of the list among which one is chosen."""
 OPTIONS = (
@@ -56,6 +56,12 @@ OPTIONS = (
 CHARTS_ARE_DRAWN = """() => [...document.querySelectorAll(".zf-chart-place")]
     .filter(place => place.getBoundingClientRect().top < innerHeight)
     .every(place => place.querySelector("svg path"))"""
+END_OF_PANELS = """() => {
+    const ends = [...document.querySelectorAll(".zf-panel")]
+        .map(panel => panel.getBoundingClientRect().bottom + 16)
+        .filter(end => end <= innerHeight);
+    return Math.max(...ends.length ? ends : [innerHeight]);
+}"""
 IS_DARK = "() => document.body.classList.contains('body--dark')"
 
 
@@ -70,7 +76,7 @@ def open_game(page: Page, url: str) -> None:
 
     Random openings have no searches. Of the newest games, this is the one with the most searches.
     """
-    page.goto(f"{url}/games?kind=selfplay&least=24")
+    page.goto(f"{url}/games?kind=selfplay&result=first&least=24")
     links = page.locator(".zf-games a[href^='/games/']")
     links.first.wait_for()
     paths = [links.nth(number).get_attribute("href") for number in range(links.count())]
@@ -98,7 +104,7 @@ def open_play(page: Page, url: str) -> None:
 
 
 def open_exam(page: Page, url: str) -> None:
-    """Open the mistakes of the newest model that made one."""
+    """Open the first mistake of the newest model that was examined."""
     page.goto(f"{url}/exam")
     page.locator(".zf-table tbody a").first.wait_for()
     page.locator(".zf-board svg").first.wait_for()
@@ -111,22 +117,20 @@ class Picture:
     Args:
         name: name of the file, without its suffix.
         open: opens the page at the dashboard's address, and waits for the data of the picture.
-        height: height of the window, in CSS pixels.
         dark: whether the page is dark.
     """
 
     name: str
     open: Callable[[Page, str], None]
-    height: int
     dark: bool = False
 
 
 PICTURES = (
-    Picture("run_page", open_run, 1180),
-    Picture("run_page_dark", open_run, 1180, dark=True),
-    Picture("game_page", open_game, 1240),
-    Picture("play_page", open_play, 900),
-    Picture("exam_page", open_exam, 960),
+    Picture("run_page", open_run),
+    Picture("run_page_dark", open_run, dark=True),
+    Picture("game_page", open_game),
+    Picture("play_page", open_play),
+    Picture("exam_page", open_exam),
 )
 
 
@@ -235,11 +239,7 @@ def output_of(*command: str | Path) -> str:
 
 
 def photographs(url: str, chromium: Path) -> list[tuple[str, bytes]]:
-    """Return the name and the PNG file of each picture.
-
-    Raises:
-        playwright.sync_api.TimeoutError: a page does not show what its picture needs.
-    """
+    """Return the name and the PNG file of each picture."""
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
@@ -248,10 +248,16 @@ def photographs(url: str, chromium: Path) -> list[tuple[str, bytes]]:
 
 
 def photograph(browser: Browser, url: str, picture: Picture) -> bytes:
-    """Return the PNG file of a page, taken when it is complete."""
+    """Return the PNG file of a page, taken when it is complete.
+
+    Raises:
+        SystemExit: the page does not show what its picture needs.
+    """
+    from playwright.sync_api import TimeoutError as PlaywrightTimeoutError
+
     print(f"{picture.name}: waiting for its data", flush=True)
     context = browser.new_context(
-        viewport={"width": WIDTH, "height": picture.height},
+        viewport={"width": WINDOW[0], "height": WINDOW[1]},
         device_scale_factor=SCALE,
         color_scheme="dark" if picture.dark else "light",
         locale="en-GB",
@@ -269,7 +275,14 @@ def photograph(browser: Browser, url: str, picture: Picture) -> bytes:
         if picture.dark:
             page.wait_for_function(IS_DARK)
         page.evaluate("document.fonts.ready.then(() => null)")
-        return page.screenshot(animations="disabled", caret="hide")
+        height = float(page.evaluate(END_OF_PANELS))
+        return page.screenshot(
+            animations="disabled",
+            caret="hide",
+            clip={"x": 0, "y": 0, "width": WINDOW[0], "height": height},
+        )
+    except PlaywrightTimeoutError as error:
+        raise SystemExit(f"{picture.name}: the page did not show its data: {error}") from error
     finally:
         context.close()
 

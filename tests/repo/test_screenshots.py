@@ -32,7 +32,7 @@ def test_every_picture_of_a_page_exists(page: Path) -> None:
 
 def test_every_picture_is_shown_on_a_page() -> None:
     pictures = set().union(*map(shown, PAGES))
-    assert FILES == {path.name for path in pictures if path.parent == IMAGES}
+    assert {path.name for path in pictures if path.parent == IMAGES} == FILES
 
 
 def test_every_screenshot_is_made_by_the_script() -> None:
