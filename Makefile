@@ -110,7 +110,7 @@ docs: setup-docs ## build the documentation as a site, in build/site
 docs-serve: setup-docs ## show the documentation, and build it again when a page changes
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve
 
-screenshots: setup-test setup-browser ## photograph the dashboard for the docs after MINUTES of Connect Four, or DATA=FOLDER
+screenshots: setup-test setup-browser ## photograph the dashboard for the docs: MINUTES=10 of training, or DATA=FOLDER
 	$(BIN)/python scripts/screenshots.py $(if $(DATA),--data $(DATA),--minutes $(MINUTES))
 
 reference: setup-test ## write the generated pages of docs/reference
