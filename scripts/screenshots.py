@@ -146,7 +146,11 @@ def main() -> int:
         print("needs chromium (Debian: apt-get install chromium)", file=sys.stderr)
         return 1
     with contextlib.ExitStack() as stack:
-        data = options.data or stack.enter_context(trained(options.minutes))
+        data = (
+            options.data.resolve()
+            if options.data
+            else stack.enter_context(trained(options.minutes))
+        )
         url = stack.enter_context(dashboard(data))
         source = source_of(data)
         shots = photographs(url, Path(chromium))
@@ -196,9 +200,10 @@ def dashboard(data: Path) -> Iterator[str]:
     command = [ZEROFLEET, "page", "--data", data]
     with started(command, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
-        line = process.stdout.readline().decode()
-        if "http://" not in line:
-            raise SystemExit(f"zerofleet page shows no dashboard of {data}")
+        lines = (line.decode() for line in process.stdout)
+        line = next((line for line in lines if "http://" in line), None)
+        if line is None:
+            raise SystemExit(f"zerofleet page ended with {process.wait()}, without a dashboard")
         yield line[line.index("http://") :].strip()
 
 
