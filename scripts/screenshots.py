@@ -279,6 +279,7 @@ def photograph(browser: Browser, url: str, picture: Picture) -> bytes:
         page.wait_for_function(CHARTS_ARE_DRAWN)
         if picture.dark:
             page.wait_for_function(IS_DARK)
+        page.locator(".nicegui-error-popup[aria-hidden=false]").wait_for(state="detached")
         page.evaluate("document.fonts.ready.then(() => null)")
         height = float(page.evaluate(END_OF_PANELS))
         return page.screenshot(
