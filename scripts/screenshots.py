@@ -296,7 +296,10 @@ def photograph(browser: Browser, url: str, picture: Picture) -> bytes:
 def compressed(shot: bytes, source: str) -> bytes:
     """Return the same picture in few colours, with its source as a comment."""
     picture = Image.open(io.BytesIO(shot)).convert("RGB")
-    small = picture.quantize(COLOURS, dither=Image.Dither.NONE)
+    # The default method gives the colours of small things, such as the lights, to large areas.
+    small = picture.quantize(
+        COLOURS, Image.Quantize.MAXCOVERAGE, kmeans=1, dither=Image.Dither.NONE
+    )
     about = PngInfo()
     about.add_text("Comment", f"Made by scripts/screenshots.py from {source}")
     file = io.BytesIO()
