@@ -7,11 +7,11 @@ contains for all 35 kinds of material with up to four men:
     tar xf chess-*.tar.gz
     python scripts/chess_endgames.py chess-*/data/syzygy/regular
 
-The script needs python-chess, which the tests install. It writes
-``src/zerofleet/exam/chess_endgames.txt`` anew, always with the same contents. A line has a
-position in Forsyth-Edwards notation (FEN), a tab, and a sign for each legal move, the moves in
-alphabetical order of their UCI names: ``+`` wins, ``=`` draws and ``-`` loses for the player to
-move. A win that the 50-move rule would spoil counts as a draw.
+The script needs python-chess, which the tests install. It overwrites
+``src/zerofleet/exam/chess_endgames.txt``, always with the same contents. A line has a position in
+Forsyth-Edwards notation (FEN), a tab, and a sign for each legal move: ``+`` wins, ``=`` draws and
+``-`` loses for the player to move. The moves are in alphabetical order of their UCI names. A win
+that the 50-move rule would spoil counts as a draw.
 
 The sample is balanced. Each combination of material, the side to move (the side with more material
 or the other) and the outcome (win or draw) has equally many positions where it can. Every position
@@ -45,10 +45,10 @@ SIGNS = {1: "+", 0: "=", -1: "-"}
 class Cell:
     """One combination of the balance."""
 
-    strong: str  # pieces beside the king of the side with more material
+    strong: str  # the side with more material has these pieces and a king
     weak: str
     strong_to_move: bool
-    outcome: int  # of perfect play for the player to move: 1 or 0
+    outcome: int  # the player to move gets it under perfect play: 1 or 0
 
 
 def cells() -> list[Cell]:
@@ -137,7 +137,7 @@ def main() -> None:
         signs = line.partition("\t")[2]
         best = "+" if "+" in signs else "="
         shares.append(1 - signs.count(best) / len(signs))
-    print(f"{len(lines)} positions in {OUTPUT}; random play errs in {sum(shares) / len(shares):.1%}")
+    print(f"{len(lines)} positions in {OUTPUT}; random play makes errors in {sum(shares) / len(shares):.1%}")
 
 
 if __name__ == "__main__":

@@ -62,7 +62,7 @@ class ReadPgn:
     start: str  # FEN; empty: the usual one
     tags: Mapping[str, str]
     result: int | None  # +1 White won, -1 Black, 0 a draw; None: unfinished or unknown
-    line: int  # of the file, where the game begins, from 1
+    line: int  # the game begins at this line of the file, from 1
 
 
 def write(played: PgnGame) -> str:

@@ -48,7 +48,7 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class EngineOptions:
-    """What the command line chooses."""
+    """Choices of the command line."""
 
     version: str = BEST
     search: SearchOptions = field(default_factory=SearchOptions)
@@ -80,7 +80,7 @@ class Engine:
         self._start = ""  # FEN; empty: the usual start
         self._actions: list[int] = []
         self._state = State(description.game)
-        self._refusal = ""  # of the last position
+        self._refusal = ""  # why the last position was refused
         self._search: _RunningSearch | None = None
 
     async def run(self, lines: asyncio.Queue[str | None]) -> None:

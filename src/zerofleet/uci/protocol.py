@@ -162,7 +162,7 @@ def parse_option(words: Sequence[str]) -> tuple[str, str]:
 class InfoStyle:
     """Selection and format of the lines about a search."""
 
-    lines: int = 1  # of the best moves (MultiPV)
+    lines: int = 1  # best moves to show (MultiPV)
     name_line: Callable[[Sequence[int]], list[str]] = lambda actions: [str(a) for a in actions]
     mate_in: Callable[[SearchChild], int | None] = lambda _: None
     """Moves until mate of a child, negative if the player to move is mated; None if none is
@@ -172,8 +172,8 @@ class InfoStyle:
 def info_lines(table: SearchTable, seconds: float, style: InfoStyle) -> list[str]:
     """Return a line for each of the best moves, as ``info depth ... pv ...``.
 
-    The depth is the length of the move's principal variation, and the selective depth that of the
-    longest one of all moves.
+    The depth is the length of the move's principal variation. The selective depth is the length of
+    the longest one of all moves.
     """
     longest = max((len(child.principal_variation) for child in table.children), default=0)
     milliseconds = round(1000 * seconds)
