@@ -19,7 +19,7 @@ from zerofleet.games.sgf import SgfGame, require_sgf, write
 
 _COLUMNS = """
 SELECT g.game_uid, r.game, g.kind, g.first_model, g.second_model, g.result, g.reason,
-    g.finished_at, g.moves
+    g.finished_at, g.moves, g.start
 FROM games AS g JOIN runs AS r ON r.name = g.run WHERE g.run = :run
 """
 GAME = f"{_COLUMNS} AND game_uid = :game_uid"
@@ -60,6 +60,7 @@ class PlayedGame:
     reason: str  # how it ended: "rules" or "resign"
     finished_at: datetime
     moves: str  # in the game's notation
+    start: str  # start position; empty: the usual one
     plies: Sequence[PlayedPly]  # empty if the searches were deleted
 
 
@@ -143,6 +144,7 @@ def sgf_of_game(run: str, played: PlayedGame) -> str:
         SgfGame(
             game=played.game,
             actions=actions_of(played),
+            start=played.start,
             black=_player(run, played.first_model),
             white=_player(run, played.second_model),
             resigned=played.reason == "resign",
@@ -161,7 +163,7 @@ def actions_of(played: PlayedGame) -> list[int]:
     """Return the actions of a game, from its searches or, if these were deleted, from its moves."""
     if played.plies:
         return [ply.action for ply in played.plies]
-    return parse_actions(played.game, played.moves)
+    return parse_actions(played.game, played.moves, played.start)
 
 
 def _player(run: str, model: int | None) -> str:
@@ -169,7 +171,7 @@ def _player(run: str, model: int | None) -> str:
 
 
 def _comments(played: PlayedGame) -> list[str]:
-    state = State(played.game)
+    state = State(played.game, [], played.start)
     comments: list[str] = []
     for ply in played.plies:
         comments.append(_comment(state, ply))
@@ -183,7 +185,7 @@ def _values(played: PlayedGame) -> list[float | None]:
     A graph of both players' values would show their disagreement as mistakes. The opinion with the
     most values is used; if two have equally many, the first one.
     """
-    state = State(played.game)
+    state = State(played.game, [], played.start)
     to_play: list[int] = []
     for ply in played.plies:
         to_play.append(state.to_play)

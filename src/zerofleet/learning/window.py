@@ -363,6 +363,7 @@ class Window:
                 root_value=game.root_value,
                 priors=game.priors,
                 resigned=game.resigned,
+                start=game.start,
             )
         except ValueError as error:
             self._reject(game.game_uid, str(error))
