@@ -61,10 +61,10 @@ SELECT game_uid::text AS uid, moves, result, coalesce(
     0
 ) AS opening_plies
 FROM (
-    SELECT game_uid, kind, moves, result, opening_plies FROM games
+    SELECT game_uid, kind, moves, result, opening_plies, start FROM games
     WHERE run = :run AND first_model = :version ORDER BY ingested_at DESC LIMIT 2 * :most
 ) AS g
-WHERE kind = 'selfplay' LIMIT :most
+WHERE kind = 'selfplay' AND start = '' LIMIT :most
 """
 
 _SECONDS = 30.0

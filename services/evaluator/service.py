@@ -19,6 +19,7 @@ from zerofleet.errors import StaleEpochError
 from zerofleet.fleet.figures import EvaluatorFigures, numbers
 from zerofleet.fleet.heartbeat import Heartbeats
 from zerofleet.games import format_actions
+from zerofleet.match.opening_book import checked_openings
 from zerofleet.match.play_match import MatchGamesInPlay, draw_openings
 from zerofleet.rpc.health import HealthServer
 from zerofleet.rpc.tls import client_credentials
@@ -43,6 +44,7 @@ async def serve(run: RunConfig, settings: ProcessSettings, stop: asyncio.Event) 
         AccessDeniedError: the inference service refuses this evaluator.
     """
     draw_openings(run.game.name, run.evaluator.opening_plies, 1, 0)  # fails early if it must
+    checked_openings(run.game.name, run.rating.openings, "rating.openings")
     waits = Waits()
     with (
         HealthServer(settings.health_address) as health,
@@ -134,7 +136,10 @@ class FencedEvaluator:
         """Return the pulse with some games in play."""
         pulse, game = self.pulse(), self._run.game.name
         lines = self._in_play.lines(_SHOWN_GAMES)
-        pulse.figures.games_in_play = tuple(format_actions(game, line) for line in lines)
+        pulse.figures.games_in_play = tuple(
+            f"{start};{format_actions(game, line, start)}".removeprefix(";")
+            for start, line in lines
+        )
         return pulse
 
 

@@ -12,7 +12,7 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Collection, Generator, Iterable, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import groupby
 from typing import Protocol
@@ -25,6 +25,7 @@ from zerofleet.errors import ConfigError, IncompatibleModelError, RecordRejected
 from zerofleet.gtp.client import EngineGoneError
 from zerofleet.gtp.protocol import GtpError
 from zerofleet.match.anchors import why_absent
+from zerofleet.match.opening_book import checked_openings
 from zerofleet.match.play_match import (
     MatchPlayer,
     PairQueue,
@@ -163,11 +164,12 @@ class MissingGames:
     pairing: Pairing
     seed: int
     openings: list[list[int]]
+    starts: list[str]  # start position of each opening; empty: all begin at the usual start
     places: list[Place]
 
     def first_part(self) -> MissingGames:
         """Return the games to play before the most urgent ones are looked up again."""
-        return MissingGames(self.pairing, self.seed, self.openings, self.places[:_PLACES_AT_ONCE])
+        return replace(self, places=self.places[:_PLACES_AT_ONCE])
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +187,7 @@ class PairingQueue:
 
     def __init__(self, run: RunConfig) -> None:
         self._run = run
+        self._starts = checked_openings(run.game.name, run.rating.openings, "rating.openings")
         self._left_out: set[Pairing] = set()
         self._complete: dict[Pairing, int] = {}  # with their games
         self._all_complete: tuple[Sequence[int], Sequence[str]] | None = None
@@ -231,11 +234,12 @@ class PairingQueue:
     def _missing(self, pairing: Pairing, stored: Collection[RatingPlace]) -> MissingGames:
         """Return all games that a pairing lacks."""
         seed = match_seed(self._run.seed, "rating", pairing.player, pairing.opponent)
-        openings = draw_openings(
-            self._run.game.name,
-            self._run.evaluator.opening_plies,
-            (self._run.rating.games + 1) // 2,
-            seed,
+        pairs = (self._run.rating.games + 1) // 2
+        starts = self._starts[:pairs]
+        openings = (
+            [[] for _ in starts]
+            if self._starts
+            else draw_openings(self._run.game.name, self._run.evaluator.opening_plies, pairs, seed)
         )
         places = [
             (opening, color)
@@ -243,7 +247,7 @@ class PairingQueue:
             for color in (0, 1)
             if (pairing.player, pairing.opponent, opening, color) not in stored
         ]
-        return MissingGames(pairing, seed, openings, places)
+        return MissingGames(pairing, seed, openings, starts, places)
 
 
 class RatingPool:
@@ -357,6 +361,7 @@ class RatingPool:
                     self._go,
                     self.context.clock_ahead,
                     self.context.in_play,
+                    missing.starts,
                 )
             except CANNOT_PLAY as error:
                 self._queue.leave_out(pairing)
@@ -448,13 +453,18 @@ class Trials:
 
     async def _play(self, trial: MatchRow) -> None:
         context, run = self._context, self._context.run
+        starts = trial.openings[: trial.games // 2]
         # In a thread: drawing thousands of openings takes seconds.
-        openings = await asyncio.to_thread(
-            draw_openings,
-            run.game.name,
-            run.evaluator.opening_plies,
-            trial.games // 2,
-            trial.seed,
+        openings = (
+            [[] for _ in starts]
+            if starts
+            else await asyncio.to_thread(
+                draw_openings,
+                run.game.name,
+                run.evaluator.opening_plies,
+                trial.games // 2,
+                trial.seed,
+            )
         )
         games = 2 * len(openings)
         if games < trial.games:
@@ -491,6 +501,7 @@ class Trials:
                 self._go,
                 context.clock_ahead,
                 context.in_play,
+                starts,
             )
 
     async def _leave_out(self, trial: MatchRow, reason: str) -> None:

@@ -171,8 +171,8 @@ def test_a_record_that_cannot_be_written_down_is_named(database: Database) -> No
 class Chess:
     """Writes a move by what was played before it, with a space, as games from elsewhere may."""
 
-    def __init__(self, game: str) -> None:
-        assert game == "python:chess:Chess"
+    def __init__(self, game: str, actions: list[int], start: str) -> None:
+        assert (game, actions, start) == ("python:chess:Chess", [], "")
         self._plies = 0
 
     def action_to_string(self, action: int) -> str:

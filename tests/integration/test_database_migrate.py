@@ -13,7 +13,7 @@ import pytest
 from alembic.script import ScriptDirectory
 from psycopg2 import errors, sql
 
-from tests.support.databases import NAMES_BEFORE_1006
+from tests.support.databases import NAMES_BEFORE_1006, NO_STARTS_BEFORE_1007
 from tests.support.random_records import random_record
 from zerofleet.config import run_from_values
 from zerofleet.database import Database, Submission, migrate, schema
@@ -53,6 +53,7 @@ def test_tables_of_the_first_revision_get_what_they_lack(database_url: str) -> N
         database_url,
         "ALTER TABLE train_metrics DROP COLUMN soft_policy_loss CASCADE",  # and of the view
         "ALTER TABLE games DROP COLUMN opening_plies CASCADE",
+        *NO_STARTS_BEFORE_1007,
         *NAMES_BEFORE_1006,
         "DROP INDEX games_conflict_at",
         "ALTER TABLE position_needs DROP COLUMN limit_since CASCADE",
@@ -70,6 +71,7 @@ def test_tables_of_the_first_revision_get_what_they_lack(database_url: str) -> N
         database.submit_game("test", "w", Submission(random_record(2)))
     told_plies = "SELECT opening_plies FROM games ORDER BY ingested_at"
     assert run(database_url, told_plies) == [(None,), (0,)]
+    assert run(database_url, "SELECT DISTINCT start FROM games") == [("",)]
     told = "SELECT step, train_policy_loss, soft_policy_loss FROM training_curve ORDER BY step"
     assert run(database_url, told) == [(100, 1.5, None), (200, 1.5, 1.25)]
 

@@ -35,6 +35,16 @@ NAMES_BEFORE_1006 = (
 """Statements that give tables the names that they had before revision 1006."""
 
 
+NO_STARTS_BEFORE_1007 = (
+    "ALTER TABLE games DROP COLUMN start CASCADE",
+    "ALTER TABLE matches DROP COLUMN openings CASCADE",  # and of the index
+    "CREATE UNIQUE INDEX matches_once ON matches (run, kind, player, opponent) "
+    "WHERE kind <> 'gate'",
+    "ALTER TYPE game_record DROP ATTRIBUTE start CASCADE",
+)
+"""Statements that take away what revision 1007 added."""
+
+
 class DatabaseTemplate:
     """A migrated database that others are copied from, in about 20 ms each.
 

@@ -1,7 +1,10 @@
 """Who plays whom in the rating pool, and which of its games are due."""
 
+import pytest
+
 from zerofleet.config import run_from_values
 from zerofleet.database import RatingPlace, match_seed
+from zerofleet.errors import ConfigError
 from zerofleet.services.evaluator.spare_games import DueGames, Pairing, PairingQueue, pairings
 
 ANCHORS = ["random"]
@@ -132,3 +135,16 @@ def test_when_all_is_played_nothing_is_looked_at_until_a_player_is_new() -> None
     assert not plan.may_lack([1, 2], ANCHORS)
     assert plan.may_lack([1, 2, 3], ANCHORS)
     assert plan.may_lack([1, 2], [*ANCHORS, "search"])
+
+
+def test_rating_games_begin_at_the_positions_of_the_run_file() -> None:
+    openings = ["7/7/7/7/7/3x3 o", "7/7/7/7/7/2x4 o", "7/7/7/7/7/3x3 o"]
+    values = {"name": "r", "game": "connect_four", "rating": {"games": 20, "openings": openings}}
+    due = PairingQueue(run_from_values(values)).next([1], ["random"], set())
+    assert due is not None
+    [missing] = due.pairings
+    assert (missing.starts, missing.openings) == (openings[:2], [[], []])
+    assert missing.places == [(0, 0), (0, 1), (1, 0), (1, 1)]
+    values["rating"] = {"openings": ["7/7/7/7/7/7 x", "7/7/7/7/x6/7 o"]}
+    with pytest.raises(ConfigError, match=r"rating\.openings\[1\]: .*column 1 has a disc above"):
+        PairingQueue(run_from_values(values))

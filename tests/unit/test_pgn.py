@@ -8,14 +8,14 @@ from hypothesis import strategies as st
 from zerofleet_core import State
 
 from zerofleet.errors import ConfigError, InvalidRequestError
-from zerofleet.games.pgn import PgnGame, ReadPgn, read, write
+from zerofleet.games.pgn import PgnGame, ReadPgn, read_pgn, write_pgn
 
 CHESS = "chess"
 CHESS960 = "chess(chess960=true)"
 
 
 def only(text: str, game: str = CHESS) -> ReadPgn:
-    (found,) = read(text, game)
+    (found,) = read_pgn(text, game)
     return found
 
 
@@ -58,12 +58,12 @@ def test_moves_in_every_form() -> None:
 
 def test_several_games_and_no_result() -> None:
     text = '[White "A"]\n\n1. e4 *\n\n[White "B"]\n\n1. d4 d5\n\n[White "C"]\n[Result "0-1"]\n\n'
-    first, second, third = read(text, CHESS)
+    first, second, third = read_pgn(text, CHESS)
     assert [each.tags["White"] for each in (first, second, third)] == ["A", "B", "C"]
     assert [names(each) for each in (first, second, third)] == ["e2e4", "d2d4 d7d5", ""]
     assert [each.result for each in (first, second, third)] == [None, None, -1]
     assert [each.line for each in (first, second, third)] == [1, 5, 9]
-    assert list(read("", CHESS)) == list(read("\ufeff \n", CHESS)) == []
+    assert list(read_pgn("", CHESS)) == list(read_pgn("\ufeff \n", CHESS)) == []
 
 
 @pytest.mark.parametrize(
@@ -86,12 +86,12 @@ def test_several_games_and_no_result() -> None:
 )
 def test_what_cannot_be_read(text: str, complaint: str) -> None:
     with pytest.raises(InvalidRequestError) as error:
-        list(read(text, CHESS))
+        list(read_pgn(text, CHESS))
     assert complaint in str(error.value)
 
 
 def test_the_games_before_a_broken_one_are_read() -> None:
-    games = read("1. e4 *\n\n1. e5 *", CHESS)
+    games = read_pgn("1. e4 *\n\n1. e5 *", CHESS)
     assert names(next(games)) == "e2e4"
     with pytest.raises(InvalidRequestError, match="line 3"):
         next(games)
@@ -103,13 +103,15 @@ def test_a_written_game() -> None:
     for name in ["f2f3", "e7e5", "g2g4", "d8h4"]:
         actions.append(state.string_to_action(name))
         state.apply(actions[-1])
-    text = write(PgnGame(CHESS, actions, tags={"White": 'A "B"'}, values=(0.0, None, 0.5, -1.0)))
+    text = write_pgn(
+        PgnGame(CHESS, actions, tags={"White": 'A "B"'}, values=(0.0, None, 0.5, -1.0))
+    )
     head, moves = text.strip().split("\n\n")
     assert '[White "A \\"B\\""]' in head
     assert '[Result "0-1"]' in head
     assert moves == ("1. f3 e5 { [%eval 0.89] } 2. g4 { [%eval -127.80] } 2... Qh4# 0-1")
     with pytest.raises(ConfigError, match="PGN is for chess, not for 'othello'"):
-        write(PgnGame("othello", ()))
+        write_pgn(PgnGame("othello", ()))
 
 
 @given(data=st.data(), game=st.sampled_from([CHESS, CHESS960]))
@@ -124,7 +126,9 @@ def test_what_was_written_is_read(data: st.DataObject, game: str) -> None:
     values = tuple(data.draw(st.none() | st.floats(-1, 1)) for _ in actions)
     start = data.draw(st.booleans())
     played = PgnGame(game, actions, State(game).setup_text() if start else "", {}, False, values)
-    found = only(write(played), game)
+    found = only(write_pgn(played), game)
     assert list(found.actions) == actions
     assert found.result == (state.result if state.is_terminal else None)
-    assert all(len(line) < 80 for line in write(played).splitlines() if not line.startswith("["))
+    assert all(
+        len(line) < 80 for line in write_pgn(played).splitlines() if not line.startswith("[")
+    )

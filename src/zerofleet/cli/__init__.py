@@ -14,6 +14,7 @@ import typer
 
 from zerofleet import __version__
 from zerofleet.cli.exam import exam
+from zerofleet.cli.game_files import pgn, sgf
 from zerofleet.cli.gtp import gtp
 from zerofleet.cli.match import match
 from zerofleet.cli.migrate import migrate
@@ -21,7 +22,6 @@ from zerofleet.cli.page import page
 from zerofleet.cli.play import play
 from zerofleet.cli.redis_acl import redis_acl
 from zerofleet.cli.rollback import rollback
-from zerofleet.cli.sgf import sgf
 from zerofleet.cli.sql import sql
 from zerofleet.cli.status import status
 from zerofleet.cli.terminal import echo
@@ -54,6 +54,7 @@ _EXAMPLES: dict[Callable[..., None], str] = {
     gtp: "zerofleet gtp go9 --simulations 400",
     uci: "zerofleet uci runs/chess.toml",
     sgf: "zerofleet sgf go9 --last 10 --folder games",
+    pgn: "zerofleet pgn runs/chess.toml --last 10 --folder games",
     exam: "zerofleet exam connect_four --model all",
     match: "zerofleet match 12 8 --games 100",
     migrate: "zerofleet migrate --database-url postgresql://owner@db/zerofleet",

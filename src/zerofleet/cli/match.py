@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -46,6 +47,10 @@ def match(
     games: Annotated[
         int, typer.Option(min=2, max=10_000, help="Games, in pairs with colours swapped.")
     ] = 40,
+    openings: Annotated[
+        Path | None,
+        typer.Option(help="Opening book: a start position a line, or SGF games of Go or Othello."),
+    ] = None,
     data: DataOption = None,
     database_url: Annotated[
         str | None, typer.Option(help="Any Postgres instead of a data folder's; needs RUN.toml.")
@@ -63,7 +68,9 @@ def match(
     run, an evaluator is started until the games are played, unless --no-wait is given. Repeat the
     command to resume a match or to show its games; a larger number of games adds to those played.
     A match that the evaluator cannot play is skipped, with the reason; repeating the command tries
-    it again. If ZEROFLEET_DATABASE_URL is set, as in the containers of a fleet, the run is that
+    it again. Openings are random unless --openings names a book; each of its positions is played
+    twice, in the order of the file. A match with another book is another match. If
+    ZEROFLEET_DATABASE_URL is set, as in the containers of a fleet, the run is that
     fleet's. The command needs the evaluator's rights, so run it in the evaluator's container.
     """
     from zerofleet.config import load_run
@@ -73,21 +80,32 @@ def match(
     if database_url is not None:
         if run_file is None:
             raise ConfigError("--database-url needs the run file too, for the name of the run")
-        _play(load_run(run_file), names, games, logged_in(database_url, password_file), wait)
+        run = load_run(run_file)
+        url = logged_in(database_url, password_file)
+        _play(run, names, games, url, wait, book=_book(run, openings))
         return
     if in_fleet(data):
         settings = fleet_settings(run_file)
         # The evaluator's user of Redis, which is ours here, reads no heartbeats.
-        _play(load_run(settings.run_file), names, games, settings.database_url, wait)
+        run = load_run(settings.run_file)
+        _play(run, names, games, settings.database_url, wait, book=_book(run, openings))
         return
     folder = chosen_folder(data, run_file)
     with joined(folder, "match") as running:
         run = folder.read_run()
+        book = _book(run, openings)
         url, redis_url = running.database_urls["evaluator"], running.redis_url
         evaluator = None
         if running.inference_address is None and wait:
             evaluator = partial(evaluating, folder, running)
-        _play(run, names, games, url, wait, redis_url, evaluator)
+        _play(run, names, games, url, wait, redis_url, evaluator, book)
+
+
+def _book(run: RunConfig, path: Path | None) -> list[str]:
+    """Return the positions of an opening book; none without a book."""
+    from zerofleet.match.opening_book import read_book
+
+    return [] if path is None else read_book(path, run.game.name)
 
 
 def player_names(player: str, opponent: str) -> tuple[str, str]:
@@ -120,6 +138,7 @@ def _play(
     wait: bool,
     redis_url: str | None = None,
     evaluator: _Evaluator | None = None,
+    book: Sequence[str] = (),
 ) -> None:
     """Open the test match, wait for its games, and show the result.
 
@@ -128,15 +147,20 @@ def _play(
         redis_url: Redis with the evaluator's heartbeats; None: its status is not shown.
         evaluator: starts an evaluator for the match and yields a function that raises when it has
             ended; None: the run has its own.
+        book: start positions of the games, each for two; empty: random openings.
     """
     from zerofleet.database import Database
+
+    if book and games > 2 * len(book):
+        games = 2 * len(book)
+        echo(f"the opening book has {len(book)} positions, enough for {games} games", err=True)
 
     _check_gnugo(names, run.game.name)
     with Database(url, pool_size=1) as database:
         database.wait_ready(5.0)
         for name in names:
             _check_model(database, run.name, name)
-        trial = _open(database, run, names, games)
+        trial = _open(database, run, names, games, book)
         try:
             if wait and _games_to_play(database, trial):
                 with evaluator() if evaluator else nullcontext(None) as check:
@@ -163,7 +187,9 @@ def _check_gnugo(names: tuple[str, str], game: str) -> None:
             )
 
 
-def _open(database: Database, run: RunConfig, names: tuple[str, str], games: int) -> MatchRow:
+def _open(
+    database: Database, run: RunConfig, names: tuple[str, str], games: int, book: Sequence[str]
+) -> MatchRow:
     """Open the match with the running evaluator's epoch, which must not be fenced off."""
     from zerofleet.database import match_seed
 
@@ -183,6 +209,7 @@ def _open(database: Database, run: RunConfig, names: tuple[str, str], games: int
                 num_simulations=run.rating.num_simulations,
                 seed=match_seed(run.seed, "trial", *names),
                 epoch=epoch,
+                openings=book,
             )
         except StaleEpochError:
             if database.evaluator_epoch(run.name) == epoch:

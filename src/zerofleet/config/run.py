@@ -173,6 +173,9 @@ class RatingSection(Section):
     priors, value 0). ``gnugo:LEVEL`` plays Go, if the program gnugo is on PATH."""
     num_simulations: int = Field(default=100, ge=1)
     """Simulations for each move of a rating game."""
+    openings: tuple[str, ...] = ()
+    """Start positions of rating games in the game's notation, each for two games against each
+    opponent. Empty: openings are drawn, as ``evaluator.opening_plies`` says."""
     share: ClassVar[float] = 0.2
     """Share of the evaluator's time for rating games and trials while candidates wait."""
 

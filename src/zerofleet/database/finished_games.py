@@ -83,9 +83,9 @@ def _moves(record: GameRecord) -> str:
 
 def _moves_played(record: GameRecord) -> str:
     """Return the notation of games from outside the core, which may depend on the position."""
-    state = State(record.game)
     moves: list[str] = []
     try:
+        state = State(record.game, [], record.columns.start)
         for action in record.columns.action.tolist():
             name = state.action_to_string(action)
             state.apply(action)

@@ -39,7 +39,9 @@ WHERE match_id = :match_id AND verdict IS NULL
 PAIRS = """
 WITH played AS (
     SELECT p.opening, p.color, p.score,
-        row_number() OVER (PARTITION BY p.color, g.moves ORDER BY p.opening) > 1 AS repeated
+        row_number() OVER (
+            PARTITION BY p.color, g.start, g.moves ORDER BY p.opening
+        ) > 1 AS repeated
     FROM match_games AS p JOIN games AS g USING (game_uid) WHERE match_id = :match_id
 )
 SELECT opening, max(score) FILTER (WHERE color = 0) AS first,
@@ -53,16 +55,16 @@ MatchKind = Literal["gate", "rating", "trial"]
 _MODEL = re.compile(r"([1-9][0-9]{0,8})(?:/(fp32|int8|fp16))?")
 _COLUMNS = (
     "match_id, run, kind, player, opponent, games, num_simulations, seed, created_at, left_out, "
-    "threshold, sprt_elo0, sprt_elo1, sprt_error, draws_only, verdict, decided_by, decided_at, "
-    "score, llr, games_counted, duplicates"
+    "openings, threshold, sprt_elo0, sprt_elo1, sprt_error, draws_only, verdict, decided_by, "
+    "decided_at, score, llr, games_counted, duplicates"
 )
 _OPEN = """
 INSERT INTO matches (
     run, kind, player, opponent, games, num_simulations, seed, epoch, threshold, test, sprt_elo0,
-    sprt_elo1, sprt_error, draws_only
+    sprt_elo1, sprt_error, draws_only, openings
 ) VALUES (
     :run, :kind, :player, :opponent, :games, :num_simulations, :seed, :epoch, :threshold, :test,
-    :sprt_elo0, :sprt_elo1, :sprt_error, :draws_only
+    :sprt_elo0, :sprt_elo1, :sprt_error, :draws_only, :openings
 ) ON CONFLICT DO NOTHING
 """
 # A pairing of the rating pool and a trial may be extended to more games. A trial that was left out
@@ -70,11 +72,13 @@ INSERT INTO matches (
 _EXTEND = """
 UPDATE matches SET games = greatest(games, :games), left_out = NULL, epoch = :epoch
 WHERE run = :run AND kind = :kind AND player = :player AND opponent = :opponent
+    AND openings IS NOT DISTINCT FROM :openings
     AND kind <> 'gate' AND (games < :games OR left_out IS NOT NULL)
 """
 _OPENED = f"""
 SELECT {_COLUMNS} FROM matches WHERE verdict IS NULL
     AND run = :run AND kind = :kind AND player = :player AND opponent = :opponent
+    AND openings IS NOT DISTINCT FROM :openings
 """
 MATCH = f"SELECT {_COLUMNS} FROM matches WHERE match_id = :match_id"
 """Query for ``match_of``."""
@@ -164,6 +168,7 @@ class MatchRow:
     seed: int
     created_at: datetime
     left_out: str | None = None  # why no further games of a trial are played
+    openings: tuple[str, ...] = ()  # start positions of a trial; empty: drawn by the seed
     rule: GateRule | None = None  # for a gate; the following fields are None for others
     verdict: Verdict | None = None
     decided_by: str | None = None
@@ -245,12 +250,14 @@ class Matches(ConnectionPool):
         seed: int,
         epoch: int,
         rule: GateRule | None = None,
+        openings: Sequence[str] = (),
     ) -> MatchRow:
         """Begin a match, or continue the one that these players have begun.
 
         A gate's match continues until it has a verdict. Two players have one match for rating and
         one trial; a call with more games extends it. A trial keeps the number of simulations that
-        it began with, and one that was left out is tried again.
+        it began with, and one that was left out is tried again. A trial with other openings is
+        another match.
 
         Args:
             kind: purpose of the match.
@@ -261,6 +268,7 @@ class Matches(ConnectionPool):
             seed: seed of the openings.
             epoch: the evaluator's fence epoch.
             rule: rule of a gate; None for other kinds.
+            openings: start positions of a trial, each for two games; empty: drawn by the seed.
 
         Raises:
             StaleEpochError: another evaluator has taken over.
@@ -283,6 +291,7 @@ class Matches(ConnectionPool):
             "sprt_elo1": sprt[1] if sprt else None,
             "sprt_error": rule.sprt_error if rule and sprt else None,
             "draws_only": rule.draws_only if rule else None,
+            "openings": "\n".join(openings) or None,
         }
         with self._transaction() as connection:
             connection.execute(text(_OPEN), values)
@@ -425,7 +434,8 @@ def match_of(row: Row[Any]) -> MatchRow:
     rule = None
     if threshold is not None:
         rule = GateRule(threshold, None if elo0 is None else (elo0, elo1), error, draws_only)
-    return MatchRow(**values, rule=rule)
+    openings = values.pop("openings")
+    return MatchRow(**values, rule=rule, openings=tuple(openings.split("\n") if openings else ()))
 
 
 def _store_records(

@@ -1,4 +1,4 @@
-"""Stored games with the search of each ply, and as SGF with comments."""
+"""Stored games with the search of each ply, and as SGF or PGN with comments."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ from zerofleet_core import State
 from zerofleet.database.connection import ConnectionPool
 from zerofleet.errors import RecordRejectedError
 from zerofleet.games import parse_actions
+from zerofleet.games.pgn import PgnGame, require_pgn, write_pgn
 from zerofleet.games.sgf import SgfGame, require_sgf, write
 
 _COLUMNS = """
 SELECT g.game_uid, r.game, g.kind, g.first_model, g.second_model, g.result, g.reason,
-    g.finished_at, g.moves
+    g.finished_at, g.moves, g.start
 FROM games AS g JOIN runs AS r ON r.name = g.run WHERE g.run = :run
 """
 GAME = f"{_COLUMNS} AND game_uid = :game_uid"
@@ -60,6 +61,7 @@ class PlayedGame:
     reason: str  # how it ended: "rules" or "resign"
     finished_at: datetime
     moves: str  # in the game's notation
+    start: str  # start position; empty: the usual one
     plies: Sequence[PlayedPly]  # empty if the searches were deleted
 
 
@@ -143,6 +145,7 @@ def sgf_of_game(run: str, played: PlayedGame) -> str:
         SgfGame(
             game=played.game,
             actions=actions_of(played),
+            start=played.start,
             black=_player(run, played.first_model),
             white=_player(run, played.second_model),
             resigned=played.reason == "resign",
@@ -157,11 +160,40 @@ def sgf_of_game(run: str, played: PlayedGame) -> str:
     )
 
 
+def pgn_of_game(run: str, played: PlayedGame) -> str:
+    """Return the PGN of a stored game, with the search's values as comments.
+
+    Raises:
+        ConfigError: its game is not chess.
+    """
+    require_pgn(played.game)
+    players = {"White": _player(run, played.first_model)}
+    # In self-play one model moves for both players.
+    players["Black"] = _player(run, played.second_model) or players["White"]
+    return write_pgn(
+        PgnGame(
+            game=played.game,
+            actions=actions_of(played),
+            start=played.start,
+            tags={
+                "Event": f"{run}, {played.kind}",
+                "Site": "zerofleet",
+                "Date": played.finished_at.date().isoformat().replace("-", "."),
+                **players,
+                "GameId": str(played.game_uid),
+                **({"Termination": "resignation"} if played.reason == "resign" else {}),
+            },
+            resigned=played.reason == "resign",
+            values=_values(played),
+        )
+    )
+
+
 def actions_of(played: PlayedGame) -> list[int]:
     """Return the actions of a game, from its searches or, if these were deleted, from its moves."""
     if played.plies:
         return [ply.action for ply in played.plies]
-    return parse_actions(played.game, played.moves)
+    return parse_actions(played.game, played.moves, played.start)
 
 
 def _player(run: str, model: int | None) -> str:
@@ -169,7 +201,7 @@ def _player(run: str, model: int | None) -> str:
 
 
 def _comments(played: PlayedGame) -> list[str]:
-    state = State(played.game)
+    state = State(played.game, [], played.start)
     comments: list[str] = []
     for ply in played.plies:
         comments.append(_comment(state, ply))
@@ -183,7 +215,7 @@ def _values(played: PlayedGame) -> list[float | None]:
     A graph of both players' values would show their disagreement as mistakes. The opinion with the
     most values is used; if two have equally many, the first one.
     """
-    state = State(played.game)
+    state = State(played.game, [], played.start)
     to_play: list[int] = []
     for ply in played.plies:
         to_play.append(state.to_play)

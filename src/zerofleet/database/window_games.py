@@ -71,7 +71,7 @@ def _read_query(asked: tuple[AskedColumn, ...]) -> TextClause:
     columns = _wanted(_PLY_COLUMNS + _ACTION_COLUMNS, asked)
     return text(f"""
 WITH page AS MATERIALIZED (
-    SELECT game_uid, tx, result, reason, length FROM games AS g
+    SELECT game_uid, tx, result, reason, length, start FROM games AS g
     WHERE run = :run AND kind = 'selfplay'
         AND tx > CAST(CAST(:after_tx AS text) AS xid8)
         AND tx <= CAST(CAST(:next_tx AS text) AS xid8)
@@ -104,6 +104,7 @@ SELECT
     (SELECT array_agg(result ORDER BY tx, game_uid) FROM kept) AS results,
     (SELECT array_agg(reason ORDER BY tx, game_uid) FROM kept) AS reasons,
     (SELECT array_agg(length ORDER BY tx, game_uid) FROM kept) AS lengths,
+    (SELECT array_agg(start ORDER BY tx, game_uid) FROM kept) AS starts,
     string_agg(int4send(cardinality(legal_actions)), '') AS children,
     string_agg(boolsend(policy_weights IS NOT NULL), '') AS is_weighted,
     {", ".join(map(_sent, columns))}
@@ -139,6 +140,7 @@ class StoredGame:
     visit_counts: NDArray[np.int32]  # [offsets[-1]]
     policy_weights: NDArray[np.int32]  # [offsets[-1]]
     root_value: NDArray[np.float32] | None = None  # [plies], on request
+    start: str = ""  # start position; empty: the usual one
 
     @property
     def resigned(self) -> bool:
@@ -305,7 +307,8 @@ def _games(row: Row[Any], asked: tuple[AskedColumn, ...]) -> list[StoredGame]:
     action_columns = {name: _elements(row, name, children) for name in names}
     action_columns["policy_weights"] = _policy_weights(row, children, action_columns)
     games: list[StoredGame] = []
-    for i, (tx, result, reason) in enumerate(zip(row.txs, row.results, row.reasons, strict=True)):
+    facts = zip(row.txs, row.results, row.reasons, row.starts, strict=True)
+    for i, (tx, result, reason, start) in enumerate(facts):
         plies = slice(first_plies[i], first_plies[i + 1])
         offsets = first_children[first_plies[i] : first_plies[i + 1] + 1]
         entries = slice(offsets[0], offsets[-1])
@@ -316,6 +319,7 @@ def _games(row: Row[Any], asked: tuple[AskedColumn, ...]) -> list[StoredGame]:
                 result,
                 reason,
                 (offsets - offsets[0]).astype(np.int32),
+                start=start,
                 **{name: column[plies] for name, column in ply_columns.items()},
                 **{name: column[entries] for name, column in action_columns.items()},
             )

@@ -65,15 +65,20 @@ class ReadPgn:
     line: int  # the game begins at this line of the file, from 1
 
 
-def write(played: PgnGame) -> str:
+def require_pgn(game: str) -> None:
+    """Raise ``ConfigError`` for another game than chess."""
+    if not is_chess(game):
+        raise ConfigError(f"PGN is for chess, not for '{game}'")
+
+
+def write_pgn(played: PgnGame) -> str:
     """Return the PGN of a game; its values become comments, as lichess writes them.
 
     Raises:
         ConfigError: the game is not chess.
         ValueError: an illegal action.
     """
-    if not is_chess(played.game):
-        raise ConfigError(f"PGN is for chess, not for '{played.game}'")
+    require_pgn(played.game)
     state = State(played.game, start=played.start)
     words: list[str] = []
     for ply, action in enumerate(played.actions):
@@ -99,7 +104,7 @@ def write(played: PgnGame) -> str:
     return f"{head}\n{_wrapped([*words, result])}\n\n"
 
 
-def read(text: str, game: str) -> Iterator[ReadPgn]:
+def read_pgn(text: str, game: str) -> Iterator[ReadPgn]:
     """Yield the games of a file, one after another.
 
     Args:

@@ -362,6 +362,7 @@ class Window:
                 game.policy_weights,
                 root_value=game.root_value,
                 resigned=game.resigned,
+                start=game.start,
             )
         except ValueError as error:
             self._reject(game.game_uid, str(error))

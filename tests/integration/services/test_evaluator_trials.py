@@ -1,6 +1,7 @@
 """Trials over real stores and a real inference service: asked for by a command, and resumed."""
 
 import signal
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from typer.testing import CliRunner, Result
 from tests.integration.services.conftest import tiny_model
 from zerofleet.cli import app
 from zerofleet.errors import ConfigError
+from zerofleet.games import State, parse_actions
 
 RUN = """
 name = "tried"
@@ -97,6 +99,47 @@ def test_a_variant_against_fp32_by_hand(make_fleet: Any) -> None:
         "AS first FROM match_games JOIN matches USING (match_id)"
     )
     assert order.first
+
+
+def test_a_match_and_rating_games_begin_at_positions_of_a_book(
+    make_fleet: Any, tmp_path: Path
+) -> None:
+    """Both players see them, over the wire and without a network; the ratings count the games."""
+    book = tmp_path / "book.txt"
+    positions = ["7/7/7/7/3o3/2xx3 o", "7/7/7/7/7/3x3 o", "7/7/7/7/3o3/3x3 x"]
+    book.write_text("# three positions\n" + "\n".join(positions))
+    rated = "7/7/7/7/3x3/3o2x o"
+    run = run_file(rating_games=4).replace(
+        "num_simulations = 16", f'num_simulations = 16\nopenings = ["{rated}"]'
+    )
+    fleet = make_fleet(run)
+    fleet.publish(1)
+    fleet.promote(1)
+    first = ask(fleet, "1", "search", "--games", "40", "--openings", str(book))
+    assert first.exit_code == 0, first.output
+    assert "the opening book has 3 positions, enough for 6 games" in first.stderr
+    assert first.stdout.endswith("6 games to play\n")
+    process = fleet.start("evaluator")
+    fleet.until(lambda: len(stored(fleet)) == 6)
+    fleet.until(lambda: len(stored(fleet, "rating")) == 2)
+    leave(process, fleet)
+    rows = fleet.query(
+        "SELECT g.start, g.moves FROM match_games AS p JOIN matches AS m USING (match_id) "
+        "JOIN games AS g USING (game_uid) ORDER BY m.kind, p.opening"
+    )
+    assert [row.start for row in rows] == [rated] * 2 + [text for text in positions for _ in (0, 1)]
+    for row in rows:
+        actions = parse_actions("connect_four", row.moves, row.start)
+        assert State("connect_four", actions, row.start).is_terminal
+    again = ask(fleet, "1", "search", "--games", "40", "--openings", str(book))
+    assert again.stdout.startswith("1 against search: ")
+    assert " points of 6 games" in again.stdout
+    other = ask(fleet, "1", "search", "--games", "4")
+    assert other.stdout.endswith("0 points of 0 games (0 won, 0 drawn, 0 lost), 4 games to play\n")
+    book.write_text("7/7/7/7/x6/7 o")
+    refused = ask(fleet, "1", "search", "--openings", str(book))
+    assert isinstance(refused.exception, ConfigError)
+    assert "line 1: '7/7/7/7/x6/7 o' is not a position" in str(refused.exception)
 
 
 def test_a_variant_that_plays_worse_is_seen(make_fleet: Any) -> None:

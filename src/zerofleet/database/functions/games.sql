@@ -40,6 +40,7 @@ BEGIN
             WHEN r.plays_on IS NULL THEN 'plays_on is missing'
             WHEN coalesce(r.started_at NOT BETWEEN '1970-01-01 00:00Z' AND '2200-01-01 00:00Z', true)
                 THEN 'started_at is missing, or no time that a clock shows'
+            WHEN octet_length(r.start) > 1000 THEN 'start has more than 1,000 bytes'
             WHEN plies NOT BETWEEN 1 AND 32767 THEN 'action has no plies, or too many'
             -- Readers hold whole games in memory.
             WHEN entries > 1000000
@@ -185,10 +186,14 @@ BEGIN
         INSERT INTO games (
             game_uid, run, kind, first_model, second_model, result, reason, length, worker,
             started_at, finished_at, moves, content_sha256, resign_threshold, plays_on, began_at,
-            opening_plies
+            opening_plies, start
         )
         SELECT
-            d.game_uid, in_run, d.kind, d.model_version[1], d.model_version[2], d.result,
+            d.game_uid, in_run, d.kind,
+            -- After a start position the second player may move first.
+            CASE d.to_play[1] WHEN 1 THEN coalesce(d.model_version[2], d.model_version[1])
+                ELSE d.model_version[1] END,
+            d.model_version[2 - d.to_play[1]], d.result,
             d.reason, cardinality(d.action), worker_name, d.started_at, d.finished_at, d.moves,
             d.content_sha256, d.resign_threshold, d.plays_on,
             now() - greatest(d.finished_at - d.started_at, interval '0'),
@@ -198,7 +203,9 @@ BEGIN
                     WHERE n > 0
                 ),
                 cardinality(d.action)
-            ) END
+            ) END,
+            -- Workers of an earlier version do not send it.
+            coalesce(d.start, '')
         FROM delivered AS d JOIN accepted USING (ordinality)
         ON CONFLICT DO NOTHING
         RETURNING game_uid

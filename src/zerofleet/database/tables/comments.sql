@@ -52,6 +52,8 @@ COMMENT ON COLUMN games.length IS 'Length in plies.';
 COMMENT ON COLUMN games.started_at IS 'Start by the worker''s clock, for people only.';
 COMMENT ON COLUMN games.finished_at IS 'End by the worker''s clock, for people only.';
 COMMENT ON COLUMN games.moves IS 'Actions in the game''s notation, separated by spaces.';
+COMMENT ON COLUMN games.start IS
+    'Position that the game begins at, in the game''s notation; empty: the usual start.';
 COMMENT ON COLUMN games.content_sha256 IS
     'SHA-256 of the whole record, which two deliveries of one game have in common.';
 COMMENT ON COLUMN games.resign_threshold IS
@@ -92,6 +94,9 @@ COMMENT ON COLUMN matches.opponent IS
     'The opponent, written as player; in a promotion match, the model that was best.';
 COMMENT ON COLUMN matches.player_version IS 'Version of a player that is a model.';
 COMMENT ON COLUMN matches.opponent_version IS 'Version of an opponent that is a model.';
+COMMENT ON COLUMN matches.openings IS
+    'Opening book of a test match: a start position on each line. Null: the openings are drawn by the '
+    'seed.';
 COMMENT ON COLUMN matches.games IS
     'Games that the match has when it is over; with a sequential test, the most that it can have.';
 COMMENT ON COLUMN matches.seed IS 'Seed of the openings and of random choices.';

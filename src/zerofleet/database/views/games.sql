@@ -39,6 +39,7 @@ SELECT
 FROM games AS g
 WHERE
     kind = 'selfplay'
+    AND start = ''
     AND coalesce(
         opening_plies,
         (SELECT min(ply) FROM positions AS p WHERE p.game_uid = g.game_uid AND simulations > 0),
@@ -47,7 +48,7 @@ WHERE
 GROUP BY run, first_model, opening;
 COMMENT ON VIEW openings IS
     'The first three moves of self-play games by model; first_player_score counts draws half. Games '
-    'that begin with random or repeated moves are left out, unless an earlier version stored them '
+    'that begin elsewhere, or with random or repeated moves, are left out, unless an earlier version stored them '
     'and their searches were deleted.';
 
 CREATE VIEW value_calibration AS
@@ -85,8 +86,8 @@ SELECT
     run,
     first_model AS model,
     count(*) AS games,
-    count(DISTINCT moves) AS distinct_games,
-    round(100.0 * count(DISTINCT moves) / count(*), 1) AS distinct_percent
+    count(DISTINCT (start, moves)) AS distinct_games,
+    round(100.0 * count(DISTINCT (start, moves)) / count(*), 1) AS distinct_percent
 FROM games
 WHERE kind = 'selfplay'
 GROUP BY run, first_model;

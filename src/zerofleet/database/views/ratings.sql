@@ -14,7 +14,7 @@ SELECT
     -- All others always play a position the same way, so a repeated game adds no information.
     'random' NOT IN (p.first_player, p.second_player)
     AND row_number() OVER (
-        PARTITION BY p.run, p.first_player, p.second_player, g.moves ORDER BY p.at, p.game_uid
+        PARTITION BY p.run, p.first_player, p.second_player, g.start, g.moves ORDER BY p.at, p.game_uid
     ) > 1 AS repeated
 FROM played AS p JOIN games AS g USING (game_uid);
 COMMENT ON VIEW rated_games IS

@@ -1,9 +1,10 @@
-"""``zerofleet sgf``: stored games as SGF files."""
+"""``zerofleet sgf`` and ``zerofleet pgn``: stored games as files."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Generator
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 from uuid import UUID
@@ -30,20 +31,26 @@ if TYPE_CHECKING:
 _MOST_GAMES = 1_000_000
 
 
+GameUid = Annotated[UUID | None, typer.Argument(metavar="UID", help="UID of the game.")]
+Last = Annotated[
+    int | None,
+    typer.Option(min=1, max=_MOST_GAMES, help="The newest N games instead, newest first."),
+]
+Folder = Annotated[
+    Path | None, typer.Option(help="Write a file for each game there instead of to stdout.")
+]
+DatabaseUrl = Annotated[
+    str | None, typer.Option(help="Any Postgres instead of a data folder's; needs RUN.toml.")
+]
+
+
 def sgf(
     run_file: RunFile = None,
-    game_uid: Annotated[UUID | None, typer.Argument(metavar="UID", help="UID of the game.")] = None,
-    last: Annotated[
-        int | None,
-        typer.Option(min=1, max=_MOST_GAMES, help="The newest N games instead, newest first."),
-    ] = None,
-    folder: Annotated[
-        Path | None, typer.Option(help="Write UID.sgf files there instead of to stdout.")
-    ] = None,
+    game_uid: GameUid = None,
+    last: Last = None,
+    folder: Folder = None,
     data: DataOption = None,
-    database_url: Annotated[
-        str | None, typer.Option(help="Any Postgres instead of a data folder's; needs RUN.toml.")
-    ] = None,
+    database_url: DatabaseUrl = None,
     password_file: PasswordFile = None,
 ) -> None:
     """Write stored games of Go or Othello as SGF, with the search's values as comments.
@@ -53,25 +60,73 @@ def sgf(
     For a stopped run, its database is started for the command. If ZEROFLEET_DATABASE_URL is set, as
     in the containers of a fleet, that Postgres is used.
     """
-    from zerofleet.config import load_run
     from zerofleet.database.played_games import sgf_of_game
     from zerofleet.games.sgf import require_sgf
 
+    source = _Source(run_file, data, database_url, password_file)
+    _write_games("sgf", sgf_of_game, require_sgf, source, game_uid, last, folder)
+
+
+def pgn(
+    run_file: RunFile = None,
+    game_uid: GameUid = None,
+    last: Last = None,
+    folder: Folder = None,
+    data: DataOption = None,
+    database_url: DatabaseUrl = None,
+    password_file: PasswordFile = None,
+) -> None:
+    """Write stored games of chess as PGN, with the search's values as comments.
+
+    The comments have the form of lichess, such as [%eval 0.35]: pawns for White.
+
+    Games whose searches were dropped ([retention] of the run file) have no comments.
+    """
+    from zerofleet.database.played_games import pgn_of_game
+    from zerofleet.games.pgn import require_pgn
+
+    source = _Source(run_file, data, database_url, password_file)
+    _write_games("pgn", pgn_of_game, require_pgn, source, game_uid, last, folder)
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """Where the games are, as the options say."""
+
+    run_file: Path | None
+    data: Path | None
+    database_url: str | None
+    password_file: Path | None
+
+
+def _write_games(
+    suffix: str,
+    text_of: Callable[[str, PlayedGame], str],
+    require: Callable[[str], None],
+    source: _Source,
+    game_uid: UUID | None,
+    last: int | None,
+    folder: Path | None,
+) -> None:
+    """Write games to stdout or to files with this suffix."""
+    from zerofleet.config import load_run
+
+    run_file = source.run_file
     if game_uid is None and run_file is not None and (uid := _as_uid(run_file)) is not None:
         run_file, game_uid = None, uid  # a lone UID belongs to the run of the other options
     if (game_uid is None) == (last is None):
         raise ConfigError("give a game's uid (of the table games) or --last N")
     if run_file is not None:
-        require_sgf(load_run(run_file).game.name)
-    database_url = fleet_database(data, database_url)
-    url = None if database_url is None else logged_in(database_url, password_file)
+        require(load_run(run_file).game.name)
+    database_url = fleet_database(source.data, source.database_url)
+    url = None if database_url is None else logged_in(database_url, source.password_file)
     written = 0
-    with _database(run_file, data, url) as (run, database):
-        require_sgf(run.game.name)
+    with _database(run_file, source.data, url, suffix) as (run, database):
+        require(run.game.name)
         chosen = database.last_played(run.name, last or 1) if game_uid is None else [game_uid]
         for uid in chosen:
             try:
-                text = sgf_of_game(run.name, _played(database, run.name, uid))
+                text = text_of(run.name, _played(database, run.name, uid, suffix))
             except ValueError as error:  # the other games are still written
                 echo(f"game {uid} is skipped, it cannot be read: {error}", err=True)
                 continue
@@ -79,7 +134,7 @@ def sgf(
             if folder is None:
                 echo(text, nl=False)
             else:
-                _write(folder, uid, text)
+                _write(folder, f"{uid}.{suffix}", text)
     if folder is not None:
         from zerofleet.fleet.report import counted
 
@@ -88,20 +143,20 @@ def sgf(
         raise typer.Exit(1)
 
 
-def _played(database: PlayedGames, run: str, game_uid: UUID) -> PlayedGame:
+def _played(database: PlayedGames, run: str, game_uid: UUID, command: str) -> PlayedGame:
     played = database.played_game(run, game_uid)
     if played is None:
         raise ConfigError(
             f"the run '{run}' has no finished game {game_uid}: "
-            "`zerofleet sgf --last 1` writes the newest"
+            f"`zerofleet {command} --last 1` writes the newest"
         )
     return played
 
 
-def _write(folder: Path, game_uid: UUID, text: str) -> None:
+def _write(folder: Path, name: str, text: str) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / f"{game_uid}.sgf").write_text(text, encoding="utf-8")
+        (folder / name).write_text(text, encoding="utf-8")
     except OSError as error:
         raise ConfigError(
             f"cannot write to --folder {folder}: {error.strerror}: give a folder, or a place "
@@ -111,7 +166,7 @@ def _write(folder: Path, game_uid: UUID, text: str) -> None:
 
 @contextlib.contextmanager
 def _database(
-    run_file: Path | None, data: Path | None, database_url: str | None
+    run_file: Path | None, data: Path | None, database_url: str | None, command: str
 ) -> Generator[tuple[RunConfig, PlayedGames]]:
     """Yield the run and its stored games."""
     from zerofleet.config import load_run
@@ -127,7 +182,7 @@ def _database(
         return
     folder = chosen_folder(data, run_file)
     with (
-        joined(folder, "sgf") as running,
+        joined(folder, command) as running,
         PlayedGames(running.database_urls["console"]) as database,
     ):
         yield folder.read_run(), database
