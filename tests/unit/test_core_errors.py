@@ -64,5 +64,7 @@ def test_unknown_game_names_the_known_ones() -> None:
         lambda: Match("checkers", [[]], SearchConfig(), 1),
         lambda: Search("checkers", [[]], SearchConfig(), 1),
     ):
-        with pytest.raises(ValueError, match="unknown game 'checkers'; known: chess, connect_four, "):
+        with pytest.raises(
+            ValueError, match="unknown game 'checkers'; known: chess, connect_four, "
+        ):
             make()
