@@ -98,7 +98,7 @@ GAMES = (
                 "that are reached in several ways share a cached prediction",
             ),
             ("chess960", "false", "castling as in Chess960, from any start"),
-            ("max_length", "512", "plies after which the game is a draw, at most 1024"),
+            ("max_length", "512", "plies after which the game is a draw, at most 512"),
         ),
         "The player to move sees the board from their own side: Black sees it mirrored top to "
         "bottom. A square is `8 * row + column`. The first 1,792 actions are the steps of a queen "
