@@ -19,7 +19,7 @@ import chess
 import numpy as np
 import pyspiel
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from zerofleet import games
@@ -247,7 +247,10 @@ def test_a_position_is_the_same_when_it_is_written_and_read(choices: list[int], 
         assert again.ending == state.ending
 
 
-@given(st.text(alphabet="rnbqkpRNBQKP12345678/ wKQkqabceh-3601", max_size=90))
+@given(st.text() | st.text(alphabet="rnbqkpRNBQKP12345678/ wKQkqabceh-3601", max_size=90))
+@example(f"{START}é")
+@example(START.replace("w", "é" * 80))
+@example(START.replace("K", "♔"))
 def test_any_text_is_a_position_or_refused(text: str) -> None:
     try:
         state = State("chess", position=text)
