@@ -33,7 +33,7 @@ constexpr bool kIsFast = true;
 constexpr bool kIsFast = false;
 #endif
 
-Chess<8> from_fen(std::string_view fen, bool chess960 = false, int max_length = 1024) {
+Chess<8> from_fen(std::string_view fen, bool chess960 = false, int max_length = 512) {
   return Chess<8>::set_up(Chess<8>({chess960, max_length}), fen);
 }
 
@@ -216,7 +216,7 @@ void fifty_moves_and_length() {
   play(mate, "f2f3 e7e5 g2g4 d8h4");
   check(mate.ending() == ChessEnding::kCheckmate && mate.result() == -1);
   check_throws<std::invalid_argument>([] { Chess<1>({.chess960 = false, .max_length = 0}); });
-  check_throws<std::invalid_argument>([] { Chess<1>({.chess960 = false, .max_length = 1025}); });
+  check_throws<std::invalid_argument>([] { Chess<1>({.chess960 = false, .max_length = 513}); });
 }
 
 // Moves that end a game by mate are among those that the search looks at.

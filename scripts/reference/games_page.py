@@ -55,7 +55,63 @@ GO_LIBERTIES = (
 )
 STONES = ("stones of the player to move", "stones of the opponent", FIRST_LAST)
 
+CHESS_MEN = tuple(
+    f"{men} of {whose}"
+    for whose in ("the player to move", "the opponent")
+    for men in ("pawns", "knights", "bishops", "rooks", "queens", "king")
+)
+CHESS_HISTORY = tuple(
+    text
+    for when in ("now", *(f"{n} {'ply' if n == 1 else 'plies'} ago" for n in range(1, 8)))
+    for text in (
+        *(f"{men}, {when}" for men in CHESS_MEN),
+        f"all ones if the position, {when}, had occurred before",
+    )
+)
+CHESS_STATE = (
+    *(
+        f"all ones if {who} may castle on the {side}'s side"
+        for who in ("the player to move", "the opponent")
+        for side in ("king", "queen")
+    ),
+    "the square where the player to move can take en passant",
+    FIRST_LAST,
+    *(
+        f"all ones after {plies} plies without a capture or a pawn's move"
+        for plies in (10, 20, 40, 60, 80, 90, 96)
+    ),
+)
+
 GAMES = (
+    GamePage(
+        "chess",
+        "Chess",
+        "The Laws of FIDE. Draws need no claim: threefold repetition and 50 moves without a capture "
+        "or a pawn's move end the game. So does material with which neither player can give mate. "
+        "The first player is White.",
+        ("chess", "chess(history=8)"),
+        (
+            (
+                "history",
+                "1",
+                "positions that the network sees: `1`, or `8` as in AlphaZero. With `1`, positions "
+                "that are reached in several ways share a cached prediction",
+            ),
+            ("chess960", "false", "castling as in Chess960, from any start"),
+            ("max_length", "512", "plies after which the game is a draw, at most 512"),
+        ),
+        "The player to move sees the board from their own side: Black sees it mirrored top to "
+        "bottom. A square is `8 * row + column`. The first 1,792 actions are the steps of a queen "
+        "or a knight on an empty board, ordered by the square they leave, then by the one they "
+        "reach. A pawn that reaches the last rank becomes a queen. The last 66 actions are "
+        "promotions to a knight, a bishop or a rook. Castling moves the king by two squares, in "
+        "Chess960 onto its own rook.",
+        "As in UCI, the two squares and the piece of a promotion: `e2e4`, `e7e8q`. Standard "
+        "algebraic notation, such as `Nf3`, is read as well. Positions are written as FEN, in "
+        "Chess960 as Shredder-FEN.",
+        (*CHESS_HISTORY, *CHESS_STATE),
+        "e2e4 e7e5 g1f3",
+    ),
     GamePage(
         "connect_four",
         "Connect Four",
@@ -245,8 +301,24 @@ def _sizes(name: str) -> tuple[str, ...]:
     return f"`{name}`", shape, str(sizes.num_actions), f"{sizes.max_length} plies", symmetries
 
 
+def _chess_planes() -> list[tuple[str, str]]:
+    """Return the planes of ``chess``, with the numbers of ``history=8`` in brackets."""
+    of_one, past = len(CHESS_MEN) + 1, len(CHESS_HISTORY)
+    return [
+        *((str(number), text.removesuffix(", now")) for number, text in enumerate(CHESS_MEN)),
+        (str(of_one - 1), "all ones if the position had occurred before"),
+        (f"{of_one} to {past - 1} (`history=8`)", "the same, one to seven plies ago"),
+        *(
+            (f"{of_one + number} ({past + number})", text)
+            for number, text in enumerate(CHESS_STATE)
+        ),
+    ]
+
+
 def _planes(game: GamePage) -> list[tuple[str, str]]:
-    """Return a row for each plane; the planes of Go's history share rows by their pairs."""
+    """Return a row for each plane; planes of a history share rows."""
+    if game.name == "chess":
+        return _chess_planes()
     rows = [(str(number), content) for number, content in enumerate(game.planes)]
     if game.name != "go":
         return rows

@@ -57,7 +57,8 @@ ORACLES = {
 
 
 def test_every_family_is_compared() -> None:
-    assert {game.partition("(")[0] for game in ORACLES} == set(zerofleet_core.game_names())
+    families = {game.partition("(")[0] for game in ORACLES}
+    assert families | {"chess"} == set(zerofleet_core.game_names())  # chess: test_chess.py
 
 
 @pytest.mark.slow

@@ -20,6 +20,8 @@ from zerofleet.games.openspiel import playable_games
 
 # How many random games are played of each.
 CORE = {
+    "chess": 2,
+    "chess(history=8,chess960=true,max_length=150)": 2,
     "connect_four": 20,
     "go(size=2,komi=0.5)": 20,
     "go(size=5,komi=24)": 20,

@@ -62,7 +62,7 @@ class Chess {
   static constexpr std::array<int, 7> kClockSteps = {10, 20, 40, 60, 80, 90, 96};
   static constexpr int kPlanes =
       kHistory * kPositionPlanes + 4 + 2 + static_cast<int>(kClockSteps.size());
-  static constexpr int kMaxLength = 1024;
+  static constexpr int kMaxLength = 512;    // as in AlphaZero's training
   static constexpr int kNumSymmetries = 1;  // castling tells the two wings apart
 
   Chess() : Chess(ChessRules()) {}
@@ -131,7 +131,6 @@ class Chess {
     if constexpr (kHistory > 1) {
       for (int age = 1; age < kHistory; ++age) {
         const Past& past = past_at(age);
-        salt += kSalt;
         for (const Squares squares : {past.own, past.code[0], past.code[1], past.code[2]}) {
           sum += mix_bits(squares ^ (salt += kSalt));
         }

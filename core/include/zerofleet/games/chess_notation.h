@@ -48,11 +48,17 @@ inline std::string_view name_of(Player player) {
   return player == kFirstPlayer ? "White" : "Black";
 }
 
+// Throws std::invalid_argument. The text may come from anywhere: its beginning is shown, in ASCII.
 [[noreturn]] inline void refuse(std::string_view fen, const std::string& reason) {
   constexpr std::size_t kShown = 100;
-  std::string shown(fen.substr(0, kShown));
-  if (fen.size() > kShown) shown += "...";
-  throw std::invalid_argument("FEN '" + shown + "': " + reason);
+  std::string message = "FEN '";
+  message += fen.substr(0, kShown);
+  if (fen.size() > kShown) message += "...";
+  message += "': " + reason;
+  for (char& letter : message) {
+    if (letter < ' ' || letter > '~') letter = '?';
+  }
+  throw std::invalid_argument(message);
 }
 
 // Reads the fields of one FEN, one after the other.
@@ -94,8 +100,10 @@ class FenReader {
   [[noreturn]] void fail(const std::string& reason) const { refuse(fen_, reason); }
 
   static std::string quoted(std::string_view text) {
+    constexpr std::size_t kShown = 20;
     std::string words = "'";
-    words += text;
+    words += text.substr(0, kShown);
+    if (text.size() > kShown) words += "...";
     return words += '\'';
   }
 
