@@ -19,8 +19,10 @@ from zerofleet.services.dashboard.frame import (
     NothingThereError,
     Visit,
     asked_number,
+    numbered_start,
     said_heading,
 )
+from zerofleet.services.dashboard.match_page import MATCH_KINDS
 from zerofleet.services.dashboard.sources import Sources
 from zerofleet.services.dashboard.toolkit import Table, TableColumn, events, ui
 
@@ -60,15 +62,25 @@ SELECT
     ) AS t) AS games
 """
 
-_RESULT_WORDS = {1: "first won", 0: "draw", -1: "second won"}
+_RESULT_WORDS = {1: "first player won", 0: "draw", -1: "second player won"}
+_CHOICES = {
+    **MATCH_KINDS,
+    "selfplay": "self-play",
+    "match": "any match",
+    "first": "first player won",
+    "second": "second player won",
+    "rules": "the rules",
+    "resign": "resignation",
+}
+"""Words for the values of the filters; other values are their own words."""
 _COLUMNS = (
-    TableColumn("at", "stored, UTC"),
-    TableColumn("kind", "kind"),
-    TableColumn("players", "players"),
-    TableColumn("result", "result"),
-    TableColumn("reason", "by"),
-    TableColumn("length", "plies", figure=True),
-    TableColumn("moves", "moves"),
+    TableColumn("at", "Stored, UTC"),
+    TableColumn("kind", "Kind"),
+    TableColumn("players", "Players"),
+    TableColumn("result", "Result"),
+    TableColumn("reason", "Ended by"),
+    TableColumn("length", "Plies", figure=True),
+    TableColumn("moves", "Moves"),
 )
 
 
@@ -293,20 +305,20 @@ def _filters(visit: Visit, chosen: GameFilter) -> None:
 
     with ui.element("div").classes("zf-tools"):
         for name, label, known in (
-            ("kind", "kind", KINDS),
-            ("result", "result", tuple(RESULTS)),
-            ("reason", "ended by", REASONS),
+            ("kind", "Kind", KINDS),
+            ("result", "Result", tuple(RESULTS)),
+            ("reason", "Ended by", REASONS),
         ):
             ui.select(
-                {"": "any", **{each: each for each in known}},
+                {"": "any", **{each: _CHOICES.get(each, each) for each in known}},
                 label=label,
                 value=getattr(chosen, name) or "",
                 on_change=choose(name),
             ).props("dense outlined options-dense").classes("zf-field")
-        enter("model", "model", "number")
-        enter("least", "plies from", "number")
-        enter("most", "plies to", "number")
-        enter("day", "day (UTC)", "date")
+        enter("model", "Model", "number")
+        enter("least", "Plies from", "number")
+        enter("most", "Plies to", "number")
+        enter("day", "Day, UTC", "date")
         if chosen != GameFilter():
             ui.link("all games", visit.link("/games")).classes("zf-link")
 
@@ -317,12 +329,12 @@ def _list(visit: Visit, chosen: GameFilter, page: GamePage, *, first: bool) -> N
             "key": game.game_uid,
             "at_link": visit.link(f"/games/{game.game_uid}"),
             "at": f"{game.ingested_at:%d %b %H:%M:%S}",
-            "kind": game.kind,
+            "kind": _CHOICES.get(game.kind, game.kind),
             "players": game.players,
             "result": _RESULT_WORDS[game.result],
-            "reason": game.reason,
+            "reason": _CHOICES.get(game.reason, game.reason),
             "length": game.length,
-            "moves": game.moves,
+            "moves": numbered_start(game.moves, _SHOWN_MOVES),
         }
         for game in page.games
     ]

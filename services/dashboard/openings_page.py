@@ -273,7 +273,7 @@ class OpeningsView:
             self._scores = ChartPanel(
                 "Score of each move",
                 "No promoted model has played self-play games yet.",
-                note="Points per game of the player who makes the move.",
+                note="For the player who makes the move: a win counts 100%, a draw 50%.",
             )
 
     async def open(self) -> None:
@@ -350,7 +350,7 @@ class OpeningsView:
         state = State(self._game_board.game)
         with self._line:
             for ply, action in enumerate(self._actions):
-                words = f"{ply + 1} {state.action_to_string(action)}"
+                words = f"{ply + 1}. {state.action_to_string(action)}"
                 state.apply(action)
                 button = ui.button(words, on_click=partial(self._cut, ply + 1))
                 button.props("flat dense no-caps")
@@ -380,7 +380,7 @@ class OpeningsView:
                 ChartLine(
                     move,
                     [
-                        (float(x), next_move.score)
+                        (float(x), 100 * next_move.score)
                         for x, each in enumerate(by_model)
                         for next_move in each.moves
                         if next_move.move == move
@@ -389,8 +389,8 @@ class OpeningsView:
                     dots=True,
                 )
             )
-        self._shares.show(Drawing(shares, axis, ChartAxis(name="%", least=0, most=100)))
-        self._scores.show(Drawing(scores, axis, ChartAxis(least=0, most=1)))
+        self._shares.show(Drawing(shares, axis, ChartAxis(name="% of games", least=0, most=100)))
+        self._scores.show(Drawing(scores, axis, ChartAxis(name="score, %", least=0, most=100)))
 
     def _row(self, shown: OpeningPosition, each: NextMove, line: list[str]) -> dict[str, object]:
         return {
