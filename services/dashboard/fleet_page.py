@@ -12,7 +12,7 @@ from typing import Any, cast
 from zerofleet.fleet.figures import AutoscalerFigures, InferenceFigures, SelfplayFigures
 from zerofleet.fleet.heartbeat import Heartbeat, ServiceHistory
 from zerofleet.fleet.need import advise, observe
-from zerofleet.fleet.report import counted, states_of
+from zerofleet.fleet.report import counted, duration, states_of
 from zerofleet.redis_connection import RedisState
 from zerofleet.services.dashboard.charts import (
     BLUE,
@@ -290,8 +290,8 @@ async def read_held(sources: Sources, run: ShownRun) -> Held:
                 "process": row.worker,
                 "games": row.games,
                 "plies": f"{row.least_ply} to {row.most_ply}",
-                "saved": f"{row.saved_s:,} s ago",
-                "lease": f"{row.lease_s:,} s left" if row.lease_s > 0 else "expired",
+                "saved": f"{duration(row.saved_s)} ago",
+                "lease": f"{duration(row.lease_s)} left" if row.lease_s > 0 else "expired",
                 "adoptions": row.epoch,
             }
             for row in unfinished
@@ -495,7 +495,8 @@ def _drawing(history: FleetHistory, unit: str, lines: _Lines) -> Drawing:
             # A None leaves a gap in ECharts, though its type does not allow one.
             few = sum(value is not None for value in known) <= FEW_POINTS
             drawn.append(ChartLine(name, cast("list[Point]", points), colour, dots=few))
-    return Drawing(drawn, ChartAxis("time", TIME_NAME), ChartAxis(name=unit, least=0))
+    y = ChartAxis(name=unit, least=0, most=100 if unit.startswith("%") else None)
+    return Drawing(drawn, ChartAxis("time", TIME_NAME), y)
 
 
 class _FillChart:

@@ -48,13 +48,12 @@ from zerofleet.services.dashboard.charts import (
     Drawing,
 )
 from zerofleet.services.dashboard.frame import Frame, NothingThereError, Visit
-from zerofleet.services.dashboard.match_page import MATCH_KINDS, player_words
+from zerofleet.services.dashboard.match_page import MATCH_KINDS, REASONS, player_words
 from zerofleet.services.dashboard.toolkit import events, ui
 
 _BLUNDER = 0.4  # loss of value, for the player who moves
 _COLOURS = (BLUE, ORANGE, PURPLE)  # colours of the curves
 _KINDS = {**MATCH_KINDS, "selfplay": "self-play"}
-_REASONS = {"rules": "the rules", "resign": "resignation"}
 _RESULTS = {1: "the first player won", 0: "a draw", -1: "the second player won"}
 _PLAYERS = ("first", "second")
 _OWN = "own"
@@ -302,7 +301,7 @@ class GameView:
             kind = _sentence(_KINDS.get(self._walked.kind, self._walked.kind))
             ui.label(
                 f"{kind}: {_RESULTS[played.result]} "
-                f"by {_REASONS.get(played.reason, played.reason)}, "
+                f"by {REASONS.get(played.reason, played.reason)}, "
                 f"{len(self._walked.actions)} plies, {played.finished_at:%Y-%m-%d %H:%M} UTC"
             ).classes("zf-note")
 

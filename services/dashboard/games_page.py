@@ -22,7 +22,8 @@ from zerofleet.services.dashboard.frame import (
     numbered_start,
     said_heading,
 )
-from zerofleet.services.dashboard.match_page import MATCH_KINDS
+from zerofleet.services.dashboard.match_page import MATCH_KINDS, player_words
+from zerofleet.services.dashboard.match_page import REASONS as REASON_WORDS
 from zerofleet.services.dashboard.sources import Sources
 from zerofleet.services.dashboard.toolkit import Table, TableColumn, events, ui
 
@@ -69,8 +70,7 @@ _CHOICES = {
     "match": "any match",
     "first": "first player won",
     "second": "second player won",
-    "rules": "the rules",
-    "resign": "resignation",
+    **REASON_WORDS,
 }
 """Words for the values of the filters; other values are their own words."""
 _COLUMNS = (
@@ -220,7 +220,7 @@ def statement_of(chosen: GameFilter, before: str | None) -> tuple[str, dict[str,
 def _listed(values: dict[str, Any]) -> ListedGame:
     first, second = values["first_model"], values["second_model"]
     if values["match_kind"] is not None:
-        players = f"{values['player']} and {values['opponent']}"
+        players = f"{player_words(values['player'])} and {player_words(values['opponent'])}"
     else:
         players = f"model {first}" if second in (None, first) else f"models {first} and {second}"
     return ListedGame(

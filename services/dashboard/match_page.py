@@ -50,6 +50,8 @@ MATCH_COLUMNS = (
 KINDS = ("gate", "rating", "trial")
 MATCH_KINDS = {"gate": "promotion match", "rating": "rating games", "trial": "test match"}
 """Words for the kinds of matches."""
+REASONS = {"rules": "the rules", "resign": "resignation"}
+"""Words for the reasons why games end."""
 PAGE_MATCHES = 30
 _SHOWN_GAMES = 30
 _SHOWN_MOVES = 80  # characters
@@ -454,7 +456,7 @@ class MatchView:
             "opening": game.opening + 1,
             "first": player_words(first),
             "score": _POINTS[game.score],
-            "reason": game.remark or game.reason,
+            "reason": game.remark or REASONS.get(game.reason, game.reason),
             "length": game.length,
             "moves": numbered_start(game.moves, _SHOWN_MOVES),
         }
