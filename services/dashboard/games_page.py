@@ -22,8 +22,7 @@ from zerofleet.services.dashboard.frame import (
     numbered_start,
     said_heading,
 )
-from zerofleet.services.dashboard.match_page import MATCH_KINDS, player_words
-from zerofleet.services.dashboard.match_page import REASONS as REASON_WORDS
+from zerofleet.services.dashboard.match_page import MATCH_KINDS, REASONS, player_words
 from zerofleet.services.dashboard.sources import Sources
 from zerofleet.services.dashboard.toolkit import Table, TableColumn, events, ui
 
@@ -31,7 +30,6 @@ PAGE_GAMES = 50
 MOST_LOOKED_AT = 20_000
 KINDS = ("selfplay", "match", "gate", "rating", "trial")
 RESULTS = {"first": 1, "draw": 0, "second": -1}
-REASONS = ("rules", "resign")
 _SHOWN_MOVES = 60  # characters
 
 _SCANNED = """
@@ -70,7 +68,7 @@ _CHOICES = {
     "match": "any match",
     "first": "first player won",
     "second": "second player won",
-    **REASON_WORDS,
+    **REASONS,
 }
 """Words for the values of the filters; other values are their own words."""
 _COLUMNS = (
@@ -107,7 +105,7 @@ class GameFilter:
             kind=_one_of(parameters, "kind", KINDS),
             model=asked_number(parameters, "model"),
             result=_one_of(parameters, "result", tuple(RESULTS)),
-            reason=_one_of(parameters, "reason", REASONS),
+            reason=_one_of(parameters, "reason", tuple(REASONS)),
             least=asked_number(parameters, "least"),
             most=asked_number(parameters, "most"),
             day=_day(parameters),
@@ -307,7 +305,7 @@ def _filters(visit: Visit, chosen: GameFilter) -> None:
         for name, label, known in (
             ("kind", "Kind", KINDS),
             ("result", "Result", tuple(RESULTS)),
-            ("reason", "Ended by", REASONS),
+            ("reason", "Ended by", tuple(REASONS)),
         ):
             ui.select(
                 {"": "any", **{each: _CHOICES.get(each, each) for each in known}},

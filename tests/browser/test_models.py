@@ -129,7 +129,7 @@ def test_a_model_without_elo_says_which_models_are_rated(
     page = open_page("/models/2?run=fifths").page
     expect(page.get_by_text(f"Not rated: {words}")).to_be_visible()
     page.goto(f"{shown.base}/models/1?run=fifths")
-    expect(page.get_by_text("Not rated yet")).to_be_visible()
+    expect(page.get_by_text("Not rated yet", exact=True)).to_be_visible()
     page.goto(f"{shown.base}/models?run=fifths")
     expect(page.get_by_text("not rated", exact=True)).to_have_attribute(
         "title", f"Not rated: {words}"
