@@ -146,6 +146,10 @@ class ChartAxis:
         }
         if self.kind == "time":
             found["axisLabel"]["formatter"] = _TIMES
+            found["axisPointer"] = {"label": {"formatter": "{value} UTC"}}  # in the tooltip
+        if self.kind == "value" and not upright:
+            label = {"precision": 0, "formatter": f"{self.name}: {{value}}"}
+            found["axisPointer"] = {"label": label}
         if self.kind == "log":
             found["logBase"] = 2
         if self.kind in ("value", "log"):
