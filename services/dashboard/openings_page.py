@@ -320,7 +320,8 @@ class OpeningsView:
             self._reached.set_text("No model has been promoted yet.")
             return
         total = next(len(m.games) for m in self._openings.models if m.version == shown.version)
-        reached = f"{shown.games:,} of {total:,} games of model {shown.version} reach this position."
+        model = f"model {shown.version}"
+        reached = f"{shown.games:,} of {total:,} games of {model} reach this position."
         if shown.in_openings:
             reached += f" {shown.in_openings:,} more reach it in a random opening."
         self._reached.set_text(reached)
