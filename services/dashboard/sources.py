@@ -481,7 +481,11 @@ class ServiceFigures:
         )
         stopped = "" if len(services) == len(self.lamps) else "Run stopped, "
         words = f"{stopped}{healthy} of {len(services)} services healthy"
-        ill = [f"{lamp.service} {lamp.words}" for lamp in services if not lamp.is_healthy]
+        ill = [
+            f"{lamp.service} {lamp.words}"
+            for lamp in sorted(services, key=lambda lamp: lamp.colour != "negative")
+            if not lamp.is_healthy
+        ]
         return f"{words}: {'; '.join(ill)}" if ill else words, cast("Colour", worst)
 
     @property
