@@ -137,7 +137,8 @@ def main() -> None:
         signs = line.partition("\t")[2]
         best = "+" if "+" in signs else "="
         shares.append(1 - signs.count(best) / len(signs))
-    print(f"{len(lines)} positions in {OUTPUT}; random play makes errors in {sum(shares) / len(shares):.1%}")
+    share = sum(shares) / len(shares)
+    print(f"{len(lines)} positions in {OUTPUT}; random play makes errors in {share:.1%}")
 
 
 if __name__ == "__main__":
