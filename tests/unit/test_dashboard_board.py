@@ -28,6 +28,7 @@ from zerofleet.services.dashboard.toolkit import Client, ui
 # Style of the board, by game.
 BOARDS = {
     **dict.fromkeys(names(), "squares"),
+    "chess": "chequered",
     "connect_four": "frame",
     "go": "lines",
     "go(size=5)": "lines",
