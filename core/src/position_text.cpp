@@ -60,8 +60,9 @@ void read_row(std::string_view row, int number, int columns, std::string_view le
     }
   }
   if (points.size() < end) {
-    refuse(where + " has " + std::to_string(columns - static_cast<int>(end - points.size())) +
-           " points instead of " + std::to_string(columns));
+    const int given = columns - static_cast<int>(end - points.size());
+    refuse(where + " has " + std::to_string(given) + (given == 1 ? " point" : " points") +
+           " instead of " + std::to_string(columns));
   }
 }
 

@@ -106,7 +106,7 @@ void wrong_texts_are_refused() {
   check_refusal(connect_four, "7/7/7/7/7 x",
                 "the position has 5 rows instead of 6; rows are separated by '/'");
   check_refusal(connect_four, "7/7/7/7/7/8 x", "row 6 from the top has more than 7 points");
-  check_refusal(connect_four, "7/7/7/7/7/x o", "row 6 from the top has 1 points instead of 7");
+  check_refusal(connect_four, "7/7/7/7/7/x o", "row 6 from the top has 1 point instead of 7");
   check_refusal(connect_four, "7/7/7/7/7/xz5 o",
                 "row 6 from the top has 'z'; write x or o, and a number for empty points");
   check_refusal(connect_four, "7/7/7/7/7/7",

@@ -24,6 +24,7 @@ class GamePage:
         parameters: name, default and meaning of each rule that a name may set.
         numbering: which action is which move.
         notation: how moves are written.
+        positions: how a start position is written.
         planes: content of each input plane, in order; in brackets for Go the variant's own.
         line: moves of the example, of the first variant.
     """
@@ -35,9 +36,15 @@ class GamePage:
     parameters: tuple[tuple[str, str, str], ...]
     numbering: str
     notation: str
+    positions: str
     planes: tuple[str, ...]
     line: str
 
+
+ROWS = (
+    "Rows from the top, separated by `/`. `x` is the first player, `o` the second, and a number a run "
+    "of empty points. Then the side to move."
+)
 
 GO_HISTORY = tuple(
     f"stones of {whose}, {when}"
@@ -64,6 +71,7 @@ GAMES = (
         (),
         "The action is the column, counted from 0 at the left.",
         "Columns are written `1` to `7`, from the left.",
+        f"{ROWS} Every disc rests on the bottom or on another disc.",
         ("discs of the player to move", "discs of the opponent", FIRST_LAST),
         "4 4 3",
     ),
@@ -88,6 +96,9 @@ GAMES = (
         "The last action, `size * size`, passes.",
         "A letter for the column and the row counted from the bottom, as in GTP: `D4`. "
         "The letter I is left out. A pass is `pass`. Small letters are accepted.",
+        f"{ROWS} Black is `X` and White is `O`. Every chain has a liberty. No earlier board counts "
+        "as a repetition, and the input planes show the position in place of earlier boards. Stones "
+        "of an SGF file (`AB`, `AW`, `AE`, `PL`) make the same kind of position.",
         (*GO_HISTORY, GO_COLOUR, *GO_LIBERTIES),
         "E5 C3 G3",
     ),
@@ -100,6 +111,7 @@ GAMES = (
         "The action is `15 * row + column`, with row 0 at the top.",
         "A letter for the column and the row counted from the bottom: `a1` is the bottom left "
         "point. The letter i is used. Capitals are accepted.",
+        ROWS,
         STONES,
         "h8 i9",
     ),
@@ -115,6 +127,7 @@ GAMES = (
         ),
         "The action is `m * row + column`, with row 0 at the top.",
         "As in Gomoku: `a1` is the bottom left point.",
+        ROWS,
         STONES,
         "b2 a1",
     ),
@@ -129,6 +142,9 @@ GAMES = (
         "A pass is legal only for a player who cannot place a disc.",
         "A letter for the column and the row counted from the top: `a1` is the top left square. "
         "A pass is `pass`. Capitals are accepted.",
+        "64 characters from a1 to h8, with `X` for Black, `O` for White and `-` for an empty square, "
+        "then the side to move: the line of the FFO test files. Rows separated by `/` are read too. "
+        "The four centre squares have discs.",
         (
             "discs of the player to move",
             "discs of the opponent",
@@ -147,6 +163,7 @@ GAMES = (
         "The action is `3 * row + column`, with row 0 at the top.",
         "A letter for the column and the row counted from the top: `a1` is the top left square. "
         "Capitals are accepted.",
+        ROWS,
         ("marks of the first player", "marks of the second player", FIRST_LAST),
         "b2 a1",
     ),
@@ -183,6 +200,11 @@ Games of OpenSpiel need the extra `openspiel`.
 An action is a number from 0 to the number of actions minus one.
 People and programs may also write it in the notation of the game.
 Commands accept the number as well, except in Connect Four, whose notation is a number.
+
+A game may begin at a given position, a line of text in the game's own notation.
+[Set up a position](../how-to/play.md#set-up-a-position) says where to give it.
+`State.setup_text()` writes it, and `State(game, [], start=TEXT)` reads it.
+Games of OpenSpiel have no such notation. Your own game has one if its class defines `set_up` and `setup_text`.
 
 The network sees a position as planes of zeros and ones, in the order planes, rows, columns.
 Row 0 is the top row of the board, and column 0 its left column.
@@ -224,6 +246,7 @@ def _section(game: GamePage) -> str:
             f"**Actions.** {game.numbering}",
             f"**Notation.** {game.notation} After `{game.line}`, where {played}, the board prints as:",
             f"```text\n{state}\n```",
+            f"**Start positions.** {game.positions} The position above is `{state.setup_text()}`.",
             "**Input planes.**",
             table(("Plane", "Content"), _planes(game)),
         ]

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import copy
 import itertools
 import random
 import re
@@ -233,15 +234,30 @@ class GameBoard:
             self._empty = next((mark for mark in (".", "-", "+", "_") if mark in present), EMPTY)
             self._learn_owners(start)
         self.shape = self._shape(grid)
+        self.start_text = ""
+        """Start position; empty: the usual one."""
         self.start = self.position(())
 
+    def starting_at(self, text: str) -> GameBoard:
+        """Return the board of games that begin at a start position; empty: the usual start.
+
+        Raises:
+            ValueError: the start position is wrong.
+        """
+        if text == self.start_text:
+            return self
+        other = copy.copy(self)
+        other.start_text = text
+        other.start = other.position(())
+        return other
+
     def position(self, actions: Sequence[int]) -> BoardPosition:
-        """Return the position after those actions from the start.
+        """Return the position after those actions from the start position.
 
         Raises:
             ValueError: an action that the rules forbid.
         """
-        state = State(self.game, actions[:-1])
+        state = State(self.game, actions[:-1], self.start_text)
         before, last = None, None
         if actions:
             before = self._cells(state)
@@ -270,7 +286,7 @@ class GameBoard:
         Raises:
             ValueError: an action that the rules forbid.
         """
-        state = State(self.game, actions)
+        state = State(self.game, actions, self.start_text)
         steps: list[VariationStep] = []
         for action in line:
             placed = self._place(state, self._cells(state), action)
@@ -579,6 +595,7 @@ class Board(Element, component="board.js"):
         self,
         actions: Sequence[int],
         *,
+        start: str | None = None,
         playable: bool = True,
         then: Callable[[], None] | None = None,
     ) -> None:
@@ -589,10 +606,13 @@ class Board(Element, component="board.js"):
         shown.
 
         Args:
-            actions: legal actions from the start.
+            actions: legal actions from the start position.
+            start: the start position if it changes; None: the one before.
             playable: whether the visitor may choose an action there.
             then: called when it is shown, for example to draw its marks.
         """
+        if start is not None:
+            self._game_board = self._game_board.starting_at(start)
         self._sought = SoughtPosition(tuple(actions), playable, then)
         self._props["playable"] = False  # the position still shown is outdated
         if self._seeking is None or self._seeking.done():

@@ -15,10 +15,15 @@ from urllib.parse import urlencode
 
 from fastapi import Request
 
-from zerofleet.errors import IllegalActionError, InferenceUnavailableError, StoreUnavailableError
+from zerofleet.errors import (
+    ConfigError,
+    IllegalActionError,
+    InferenceUnavailableError,
+    StoreUnavailableError,
+)
 from zerofleet.fleet.report import best_text, elo_text
 from zerofleet.games import parse_actions
-from zerofleet.games.notation import whole_number
+from zerofleet.games.notation import checked_start, whole_number
 from zerofleet.services.dashboard.gate import PageLimits
 from zerofleet.services.dashboard.sources import (
     SERVICES_SECONDS,
@@ -480,8 +485,20 @@ def _comes_back(why: str) -> None:
     ui.timer(5.0, ui.navigate.reload, once=True)
 
 
-def asked_actions(visit: Visit, game: str) -> list[int]:
-    """Return the actions in ``moves``, from the start of a game.
+def asked_start(visit: Visit, game: str) -> str:
+    """Return the position in ``start``, that the actions in ``moves`` begin at.
+
+    Raises:
+        NothingThereError: it is not a position of the game; the message says why.
+    """
+    try:
+        return checked_start(game, visit.parameters.get("start", ""))
+    except ConfigError as error:
+        raise NothingThereError(f"start: {error}") from error
+
+
+def asked_actions(visit: Visit, game: str, start: str = "") -> list[int]:
+    """Return the actions in ``moves``, from a start position.
 
     Raises:
         NothingThereError: the rules forbid an action, or there are too many.
@@ -492,7 +509,7 @@ def asked_actions(visit: Visit, game: str) -> list[int]:
             f"moves has {len(moves):,} characters: give at most {_LONGEST_MOVES:,}"
         )
     try:
-        return parse_actions(game, moves)
+        return parse_actions(game, moves, start)
     except IllegalActionError as error:
         raise NothingThereError(f"moves={moves[:80]}: {error}") from error
 

@@ -154,7 +154,8 @@ def add_game_page(frame: Frame) -> None:
     @frame.page("/games/{uid}", "Game", "ply", "model", in_menu=False)
     async def _(visit: Visit) -> None:
         walked = await read_game(visit)
-        board = await asyncio.to_thread(board_of, walked.played.game)
+        played = walked.played
+        board = await asyncio.to_thread(lambda: board_of(played.game).starting_at(played.start))
         await GameView(visit, walked, board).open(_requested_ply(visit, walked))
 
 
@@ -197,7 +198,7 @@ def _walked(played: PlayedGame, match: Sequence[Any]) -> WalkedGame:
                 f"the search of ply {number} lists other actions than the {most:,} of {played.game}"
             )
     actions = actions_of(played)
-    state = State(played.game)
+    state = State(played.game, [], played.start)
     words: list[str] = []
     to_play: list[int] = []
     for action in actions:
@@ -304,6 +305,8 @@ class GameView:
                 f"by {_REASONS.get(played.reason, played.reason)}, "
                 f"{len(self._walked.actions)} plies, {played.finished_at:%Y-%m-%d %H:%M} UTC"
             ).classes("zf-note")
+            if played.start:
+                ui.label(f"From the position {played.start}").classes("zf-note zf-wrap")
 
     def _controls(self) -> None:
         last = len(self._walked.actions)
@@ -430,7 +433,11 @@ class GameView:
                 for ply in range(len(values), plies):
                     self._panel.note(f"Model {version} is searching position {ply + 1} of {plies}.")
                     table = await player.search(
-                        actions[:ply], simulations=simulations, seed=1, version=version
+                        actions[:ply],
+                        start=self._walked.played.start,
+                        simulations=simulations,
+                        seed=1,
+                        version=version,
                     )
                     values[ply] = table.root_value * (1 - 2 * table.to_play)
                     self._curves = [ValueCurve(f"model {version}", None, dict(values))]
@@ -531,12 +538,16 @@ class GameView:
                 self.seek(target)
 
     def _compare(self) -> None:
-        moves = " ".join(self._walked.words[: self._ply])
-        ui.navigate.to(self._visit.link("/compare", moves=moves or None))
+        self._continue_on("/compare")
 
     def _go_on(self) -> None:
-        moves = " ".join(self._walked.words[: self._ply])
-        ui.navigate.to(self._visit.link("/play", moves=moves or None))
+        self._continue_on("/play")
+
+    def _continue_on(self, path: str) -> None:
+        """Open another page with the position that is shown."""
+        start = self._walked.played.start or None
+        moves = " ".join(self._walked.words[: self._ply]) or None
+        ui.navigate.to(self._visit.link(path, start=start, moves=moves))
 
     def _download(self) -> None:
         played = self._walked.played

@@ -295,8 +295,11 @@ class InPlayBoards:
         for number, board in enumerate(self._boards):
             board.set_visibility(number < len(moves))
         for board, line in zip(self._boards, moves, strict=False):
-            with contextlib.suppress(IllegalActionError):  # an evaluator with another run file
-                board.seek(parse_actions(self._game_board.game, line), playable=False)
+            start, _, played = line.rpartition(";")  # see the evaluator's heartbeat
+            # An evaluator may have another run file.
+            with contextlib.suppress(ConfigError, IllegalActionError):
+                actions = parse_actions(self._game_board.game, played, start)
+                board.seek(actions, start=start, playable=False)
 
 
 class MatchView:

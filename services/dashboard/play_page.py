@@ -11,7 +11,7 @@ from typing import Any
 
 from zerofleet.client import PlayerDescription, SearchTable
 from zerofleet.errors import ZerofleetError
-from zerofleet.games import State
+from zerofleet.games import State, spec
 from zerofleet.rpc.codec import BEST
 from zerofleet.services.dashboard.board import (
     Board,
@@ -27,9 +27,11 @@ from zerofleet.services.dashboard.frame import (
     Visit,
     asked_actions,
     asked_choice,
+    asked_start,
     said_heading,
     there_are,
 )
+from zerofleet.services.dashboard.position_field import PositionField
 from zerofleet.services.dashboard.toolkit import events, ui
 
 _EVERY_SECONDS = 0.3  # between two tables of an analysis
@@ -56,9 +58,13 @@ class PlayedLine:
     to_play: int = 0
     result: int | None = None
     """Result for the first player; None: the game is not over."""
+    start: str = ""
+    """Start position; empty: the usual one."""
+    position: str = ""
+    """The position in the game's notation; empty: the game has none."""
 
     def at(self, actions: Sequence[int]) -> PlayedLine:
-        """Return the line of these actions, from the start of the game.
+        """Return the line of these actions, from the start position.
 
         If it begins with the actions of this line, the rules are used for the new actions only.
 
@@ -66,8 +72,8 @@ class PlayedLine:
             ValueError: an action that the rules forbid.
         """
         begins = self.state is not None and tuple(actions[: len(self.actions)]) == self.actions
-        before = self if begins else PlayedLine(self.game)
-        state = before.state.copy() if before.state is not None else State(self.game)
+        before = self if begins else PlayedLine(self.game, start=self.start)
+        state = before.state.copy() if before.state else State(self.game, [], self.start)
         words, players = list(before.words), list(before.players)
         for action in actions[len(before.actions) :]:
             words.append(state.action_to_string(action))
@@ -81,6 +87,8 @@ class PlayedLine:
             tuple(players),
             state.to_play,
             state.result if state.is_terminal else None,
+            self.start,
+            state.setup_text() if spec(self.game).sets_up_positions else "",
         )
 
     @property
@@ -166,7 +174,7 @@ def _allowed_simulations(given: float, described: PlayerDescription) -> tuple[in
 def add_compare_page(frame: Frame) -> None:
     """Register the page."""
 
-    @frame.page("/compare", "Two models", "models", "simulations", "moves", in_menu=False)
+    @frame.page("/compare", "Two models", "models", "simulations", "start", "moves", in_menu=False)
     async def _(visit: Visit) -> None:
         said_heading("Two models on one position")
         await _open_view(visit, CompareView, "compared")
@@ -257,7 +265,7 @@ class CompareView:
         self._visit = visit
         self._game_board = game_board
         self._actions = actions
-        self._line = PlayedLine(game_board.game)
+        self._line = PlayedLine(game_board.game, start=game_board.start_text)
         self._has_moved = False  # since the address was set
         self._replaying: asyncio.Task[None] | None = None
         self._searches: dict[ComparedModel, asyncio.Task[None]] = {}
@@ -320,6 +328,7 @@ class CompareView:
                     "/compare",
                     models=",".join(model.version for model in self._models),
                     simulations=self._simulations.in_address,
+                    start=self._line.start or None,
                     moves=self._line.text or None,
                 )
             )
@@ -345,6 +354,7 @@ class CompareView:
             with self._visit.sources.asking("Inference"):
                 table = await self._visit.sources.player.search(
                     self._actions,
+                    start=self._line.start,
                     simulations=self._simulations.value,
                     seed=1,
                     version=model.version,
@@ -403,8 +413,9 @@ async def _open_view(visit: Visit, view: type[CompareView | PlayView], done_to_m
             f"'{visit.run.name}' can be {done_to_models} where its own dashboard runs."
         ).classes("zf-message")
         return
-    actions = await asyncio.to_thread(asked_actions, visit, own.game)
-    board = await asyncio.to_thread(board_of, own.game)
+    start = await asyncio.to_thread(asked_start, visit, own.game)
+    actions = await asyncio.to_thread(asked_actions, visit, own.game, start)
+    board = await asyncio.to_thread(lambda: board_of(own.game).starting_at(start))
     with visit.sources.asking("Inference"):
         described = await visit.sources.player.describe()
     await view(visit, board, described, actions).open()
@@ -413,7 +424,7 @@ async def _open_view(visit: Visit, view: type[CompareView | PlayView], done_to_m
 def add_play_page(frame: Frame) -> None:
     """Register the page."""
 
-    @frame.page("/play", "Play", "model", "side", "simulations", "hints", "moves")
+    @frame.page("/play", "Play", "model", "side", "simulations", "hints", "start", "moves")
     async def _(visit: Visit) -> None:
         said_heading("Play")
         await _open_view(visit, PlayView, "played")
@@ -436,7 +447,7 @@ class PlayView:
         self._visit = visit
         self._game_board = game_board
         self._actions = actions
-        self._line = PlayedLine(game_board.game)
+        self._line = PlayedLine(game_board.game, start=game_board.start_text)
         self._has_moved = False  # since the address was set
         self._replaying: asyncio.Task[None] | None = None
         self._search: asyncio.Task[None] | None = None
@@ -475,7 +486,14 @@ class PlayView:
                     self._hover, "action", "visits", "share", "value", "prior", "line"
                 )
                 self._shown_line = ui.label().classes("zf-note zf-wrap zf-line-so-far")
+        self._setup: PositionField | None = None
+        if spec(game_board.game).sets_up_positions:
+            self._setup = PositionField(game_board.game, self._go_to)
         visit.while_here(self._stop, self.start)
+
+    def _go_to(self, start: str) -> None:
+        """Begin a game at another start position."""
+        ui.navigate.to(self._address(start))
 
     async def open(self) -> None:
         """Start, and wait until the position is shown."""
@@ -517,6 +535,8 @@ class PlayView:
         if over:
             self._say_result(line)
         self._shown_line.set_text(line.text)
+        if self._setup is not None:
+            self._setup.show(line.position)
         self._status.set_text(self._words(line, mine=mine, over=over))
         if answer is not None and self._value_shown and not self._hints:
             self._say_value(answer, ended=ended)
@@ -562,7 +582,10 @@ class PlayView:
 
     async def _answer(self) -> None:
         table = await self._visit.sources.player.search(
-            self._actions, simulations=self._simulations.value, version=self._version
+            self._actions,
+            start=self._line.start,
+            simulations=self._simulations.value,
+            version=self._version,
         )
         self._actions.append(table.best_action)
         self._search = None  # it is this task that continues
@@ -572,6 +595,7 @@ class PlayView:
         actions = tuple(self._actions[:-1] if ended else self._actions)
         analysis = self._visit.sources.player.analyze(
             actions,
+            start=self._line.start,
             every_seconds=_EVERY_SECONDS,
             simulations=self._simulations.value,
             version=self._version,
@@ -583,7 +607,7 @@ class PlayView:
 
     def _candidates(self, table: SearchTable, actions: Sequence[int]) -> list[Candidate]:
         """Return candidates with their lines as text. Slow for OpenSpiel and Python games."""
-        state = State(self._game_board.game, actions)
+        state = State(self._game_board.game, actions, self._line.start)
         sign = 1 - 2 * table.to_play
         shown = self._value_shown
         return [
@@ -650,16 +674,19 @@ class PlayView:
 
     def _set_address(self) -> None:
         with self._status:
-            ui.navigate.history.replace(
-                self._visit.link(
-                    "/play",
-                    model=self._version,
-                    side=self._side,
-                    simulations=self._simulations.in_address,
-                    hints="on" if self._hints else None,
-                    moves=self._line.text or None,
-                )
-            )
+            ui.navigate.history.replace(self._address(self._line.start, self._line.text))
+
+    def _address(self, start: str, moves: str = "") -> str:
+        """Return the address of a game from a start position, with all choices."""
+        return self._visit.link(
+            "/play",
+            model=self._version,
+            side=self._side,
+            simulations=self._simulations.in_address,
+            hints="on" if self._hints else None,
+            start=start or None,
+            moves=moves or None,
+        )
 
     async def _undo(self) -> None:
         """Go back to the visitor's last decision, if there was one."""
@@ -681,6 +708,9 @@ class PlayView:
             self.start()
 
     def _new(self) -> None:
+        if self._line.start:
+            self._go_to("")
+            return
         self._resigned = None
         self._actions.clear()
         self._moved()

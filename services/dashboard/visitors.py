@@ -330,11 +330,14 @@ class VisitorPlayer:
         self,
         position: Position = (),
         *,
+        start: str = "",
         version: int | str = BEST,
         **options: Unpack[SearchOptions],
     ) -> SearchTable:
         """See ``AsyncPlayer``; a search may take as long as it makes progress."""
-        analysis = self.analyze(position, every_seconds=_SIGN_SECONDS, version=version, **options)
+        analysis = self.analyze(
+            position, start=start, every_seconds=_SIGN_SECONDS, version=version, **options
+        )
         last: SearchTable | None = None
         async with contextlib.aclosing(analysis) as tables:
             async for table in tables:
@@ -346,6 +349,7 @@ class VisitorPlayer:
         self,
         position: Position = (),
         *,
+        start: str = "",
         every_seconds: float = 0.0,
         version: int | str = BEST,
         **options: Unpack[SearchOptions],
@@ -355,7 +359,7 @@ class VisitorPlayer:
         options = options | SearchOptions(simulations=allowed)
         async with self._turn(allowed) as turn:
             analysis = self.player.analyze(
-                position, every_seconds=every_seconds, version=version, **options
+                position, start=start, every_seconds=every_seconds, version=version, **options
             )
             async with contextlib.aclosing(analysis) as tables:
                 async for table in tables:

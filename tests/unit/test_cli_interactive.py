@@ -8,6 +8,8 @@ import pytest
 from zerofleet_core import State
 
 from zerofleet.cli.interactive import InteractiveGame, hint_table
+from zerofleet.cli.play import playable_start
+from zerofleet.errors import ConfigError
 from zerofleet.rpc.player_service import SearchChild, SearchTable
 
 
@@ -17,8 +19,8 @@ class FirstFree:
     game = "tic_tac_toe"
     version = 7
 
-    def search(self, actions: list[int]) -> SearchTable:
-        state = State(self.game, actions)
+    def search(self, actions: list[int], start: str) -> SearchTable:
+        state = State(self.game, actions, start)
         children = tuple(
             SearchChild(
                 action=action,
@@ -36,7 +38,7 @@ class FirstFree:
         )
 
 
-def played(lines: list[str], you: int = 0) -> str:
+def played(lines: list[str], you: int = 0, start: str = "") -> str:
     """Everything a person sees who types these lines and then Ctrl-D."""
     text: list[str] = []
     typed = iter(lines)
@@ -48,7 +50,7 @@ def played(lines: list[str], you: int = 0) -> str:
             raise EOFError
         return line
 
-    InteractiveGame(FirstFree(), you, ask=ask, say=text.append).play()
+    InteractiveGame(FirstFree(), you, start=start, ask=ask, say=text.append).play()
     return "\n".join(text)
 
 
@@ -68,6 +70,28 @@ def test_a_lost_game_and_undo(name: Callable[[int], str]) -> None:
     lost = played([name(3), name(4), name(8)])
     assert "The model wins." in lost
     assert "You win." in played([name(3), name(4), name(8), "undo", name(5)])
+
+
+def test_a_game_from_a_position_comes_back_to_it(name: Callable[[int], str]) -> None:
+    start = "xx1/3/oo1 x"
+    text = played(["hint", "b2", "undo", "c1", "new", "board"], start=start)
+    assert text.count(str(State("tic_tac_toe", [], start))) >= 4
+    assert "model 7 plays c1" in text
+    assert "You win." in text
+    assert "possible now" not in text
+
+
+def test_a_position_on_the_command_line_is_checked() -> None:
+    assert playable_start("tic_tac_toe", " xx1/3/oo1  x ") == "xx1/3/oo1 x"
+    assert playable_start("tic_tac_toe", "3/3/3 x") == playable_start("tic_tac_toe", "") == ""
+    for text, reason in (
+        ("xx1/3/3 x", "2 x and 0 o"),
+        ("xxx/oo1/3 o", "the game is over in 'xxx/oo1/3 o'"),
+    ):
+        with pytest.raises(ConfigError, match=f"--position: .*{reason}"):
+            playable_start("tic_tac_toe", text)
+    with pytest.raises(ConfigError, match="unknown game 'tic_tac'"):
+        playable_start("tic_tac", "")
 
 
 def test_the_second_player_waits_for_the_first_action() -> None:
@@ -92,7 +116,7 @@ def test_commands(name: Callable[[int], str]) -> None:
 
 def test_the_hint_shows_the_most_visited_first() -> None:
     state = State("tic_tac_toe")
-    rows = hint_table(state, FirstFree().search([])).splitlines()
+    rows = hint_table(state, FirstFree().search([], "")).splitlines()
     assert rows[0].split()[:2] == ["action", "visits"]
     assert rows[1].split()[:4] == [state.action_to_string(0), "9", "11%", "+0.25"]
     assert rows[2].split()[3] == "-"
@@ -100,7 +124,7 @@ def test_the_hint_shows_the_most_visited_first() -> None:
 
 
 def test_one_simulation_is_no_plural() -> None:
-    search = replace(FirstFree().search([]), simulations=1)
+    search = replace(FirstFree().search([], ""), simulations=1)
     assert hint_table(State("tic_tac_toe"), search).endswith("(model 7, 1 simulation)")
 
 

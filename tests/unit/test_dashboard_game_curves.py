@@ -58,6 +58,7 @@ def walked(
         reason=reason,
         finished_at=datetime(2026, 1, 1, tzinfo=UTC),
         moves="",
+        start="",
         plies=plies,
     )
     numbers = tuple(range(len(plies)))

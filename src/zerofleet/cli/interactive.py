@@ -34,8 +34,8 @@ class Opponent(Protocol):
     game: str
     version: int
 
-    def search(self, actions: list[int]) -> SearchTable:
-        """Return the search of a position."""
+    def search(self, actions: list[int], start: str) -> SearchTable:
+        """Return the search of a position, given by the actions from a start position."""
         ...
 
 
@@ -74,10 +74,14 @@ class RemoteOpponent:
     def __exit__(self, *exception: object) -> None:
         self._player.close()
 
-    def search(self, actions: list[int]) -> SearchTable:
-        """Return the search of a position."""
+    def search(self, actions: list[int], start: str) -> SearchTable:
+        """Return the search of a position, given by the actions from a start position."""
         return self._player.search(
-            actions, game=self.game, version=self._requested, simulations=self._simulations
+            actions,
+            start=start,
+            game=self.game,
+            version=self._requested,
+            simulations=self._simulations,
         )
 
 
@@ -86,6 +90,7 @@ class InteractiveGame:
 
     Args:
         you: 0 for the first player, 1 for the second.
+        start: position that the games begin at; empty: the usual start.
         ask: shows a prompt and reads a line; EOFError ends the game.
         say: shows text.
     """
@@ -95,11 +100,13 @@ class InteractiveGame:
         opponent: Opponent,
         you: int,
         *,
+        start: str = "",
         ask: Callable[[str], str] = input,
         say: Callable[[str], None] = echo,
     ) -> None:
         self._opponent = opponent
         self._you = you
+        self._start = start
         self._ask = ask
         self._say = say
         self._actions: list[int] = []
@@ -116,7 +123,7 @@ class InteractiveGame:
 
     def _turn(self) -> bool:
         """Play one action or run one command; return False when the person leaves."""
-        state = State(self._opponent.game, self._actions)
+        state = State(self._opponent.game, self._actions, self._start)
         if not state.is_terminal and state.to_play != self._you:
             self._answer(state)
             return True
@@ -141,7 +148,7 @@ class InteractiveGame:
             case "hint" if state.is_terminal:
                 self._say("The game is over: there is nothing to hint at.")
             case "hint":
-                self._say(hint_table(state, self._opponent.search(self._actions)))
+                self._say(hint_table(state, self._opponent.search(self._actions, self._start)))
             case _:
                 self._act(line, state)
         return True
@@ -165,7 +172,7 @@ class InteractiveGame:
         self._say(f"{reason}\npossible now: {possible or 'nothing, the game is over'}")
 
     def _answer(self, state: State) -> None:
-        table = self._opponent.search(self._actions)
+        table = self._opponent.search(self._actions, self._start)
         action = table.best_action
         simulations = counted(table.simulations, "simulation")
         self._say(
@@ -176,7 +183,7 @@ class InteractiveGame:
 
     def _undo(self) -> None:
         """Go back to the person's last decision, if there was one."""
-        state = State(self._opponent.game)
+        state = State(self._opponent.game, [], self._start)
         mine: list[int] = []
         for ply, action in enumerate(self._actions):
             if state.to_play == self._you:  # a player may have several moves in a row
