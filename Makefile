@@ -19,11 +19,14 @@ ROUNDS ?= 100
 SEED ?= 1
 FLEETS ?= 1
 
+# Of screenshots.
+MINUTES ?= 10
+
 # What is compiled once is not compiled again by each process that a test starts.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-run setup-test setup-check setup-browser setup-docs run up test test-loaded test-fleet test-core test-chaos test-browser check check-deploy docs docs-serve reference fmt proto bench clean images wheels sbom compose-test cluster-test
+.PHONY: help setup setup-run setup-test setup-check setup-browser setup-docs run up test test-loaded test-fleet test-core test-chaos test-browser check check-deploy docs docs-serve screenshots reference fmt proto bench clean images wheels sbom compose-test cluster-test
 
 help: ## show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -106,6 +109,9 @@ docs: setup-docs ## build the documentation as a site, in build/site
 
 docs-serve: setup-docs ## show the documentation, and build it again when a page changes
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve
+
+screenshots: setup-test setup-browser ## photograph the dashboard for the docs: MINUTES=10 of training, or DATA=FOLDER
+	$(BIN)/python scripts/screenshots.py $(if $(DATA),--data $(DATA),--minutes $(MINUTES))
 
 reference: setup-test ## write the generated pages of docs/reference
 	$(BIN)/python scripts/reference

@@ -159,6 +159,5 @@ def _add(buffer: ReplayBuffer, game: GameColumns) -> int:
         game.legal_actions,
         game.policy_weights,
         root_value=game.root_value,
-        priors=game.priors,
         resigned=game.reason == "resign",
     )

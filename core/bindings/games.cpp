@@ -203,17 +203,15 @@ const char* name_of(const Names<Enum, kCount>& names, Enum value) {
 }
 
 void make_config(SearchConfig* self, int num_simulations, double full_search_share,
-                 std::optional<int> fast_simulations, std::optional<int> simulations_start,
-                 int simulations_growth_models, double c_puct, double c_puct_growth,
-                 double c_puct_base, const std::string& fpu, double fpu_reduction,
-                 std::optional<double> root_fpu_reduction, double root_policy_temperature,
-                 double root_policy_temperature_final, double root_policy_temperature_halflife,
-                 double dirichlet_fraction, std::optional<double> dirichlet_alpha,
-                 double forced_playouts, int min_child_visits, bool prune_targets, bool play_pruned,
+                 std::optional<int> fast_simulations, double c_puct, const std::string& fpu,
+                 double fpu_reduction, std::optional<double> root_fpu_reduction,
+                 double root_policy_temperature, double root_policy_temperature_final,
+                 double root_policy_temperature_halflife, double dirichlet_fraction,
+                 std::optional<double> dirichlet_alpha, double forced_playouts,
+                 int min_child_visits, bool prune_targets, bool play_pruned,
                  const std::string& root, int gumbel_actions, double gumbel_scale,
-                 double gumbel_c_visit, double gumbel_c_scale, double temperature,
-                 int temperature_moves, double temperature_final, double temperature_halflife,
-                 int random_opening_plies, double random_opening_share,
+                 double temperature, int temperature_moves, double temperature_final,
+                 double temperature_halflife, int random_opening_plies, double random_opening_share,
                  const std::string& opening_actions, double fork_share, double virtual_loss,
                  bool prove_results, bool decisive_moves, bool reuse_tree, int cache_positions,
                  bool random_symmetry) {
@@ -221,11 +219,7 @@ void make_config(SearchConfig* self, int num_simulations, double full_search_sha
       .num_simulations = num_simulations,
       .full_search_share = full_search_share,
       .fast_simulations = fast_simulations,
-      .simulations_start = simulations_start,
-      .simulations_growth_models = simulations_growth_models,
       .c_puct = c_puct,
-      .c_puct_growth = c_puct_growth,
-      .c_puct_base = c_puct_base,
       .fpu = value_of(kFpuNames, "fpu", fpu),
       .fpu_reduction = fpu_reduction,
       .root_fpu_reduction = root_fpu_reduction,
@@ -241,8 +235,6 @@ void make_config(SearchConfig* self, int num_simulations, double full_search_sha
       .root = value_of(kRootNames, "root", root),
       .gumbel_actions = gumbel_actions,
       .gumbel_scale = gumbel_scale,
-      .gumbel_c_visit = gumbel_c_visit,
-      .gumbel_c_scale = gumbel_c_scale,
       .temperature = temperature,
       .temperature_moves = temperature_moves,
       .temperature_final = temperature_final,
@@ -265,13 +257,11 @@ void bind_config(nb::module_& module) {
   using C = SearchConfig;
   const C standard;
   nb::class_<C>(module, "SearchConfig",
-                "The settings of the search, named as in a run file's [search] section.")
+                "The settings of the search, named as in a run file's [search] and [selfplay] "
+                "sections.")
       .def("__init__", &make_config, nb::kw_only(), "num_simulations"_a = standard.num_simulations,
            "full_search_share"_a = standard.full_search_share, "fast_simulations"_a = nb::none(),
-           "simulations_start"_a = nb::none(),
-           "simulations_growth_models"_a = standard.simulations_growth_models,
-           "c_puct"_a = standard.c_puct, "c_puct_growth"_a = standard.c_puct_growth,
-           "c_puct_base"_a = standard.c_puct_base, "fpu"_a = "reduction",
+           "c_puct"_a = standard.c_puct, "fpu"_a = "reduction",
            "fpu_reduction"_a = standard.fpu_reduction, "root_fpu_reduction"_a = nb::none(),
            "root_policy_temperature"_a = standard.root_policy_temperature,
            "root_policy_temperature_final"_a = standard.root_policy_temperature_final,
@@ -281,8 +271,7 @@ void bind_config(nb::module_& module) {
            "min_child_visits"_a = standard.min_child_visits,
            "prune_targets"_a = standard.prune_targets, "play_pruned"_a = standard.play_pruned,
            "root"_a = "puct", "gumbel_actions"_a = standard.gumbel_actions,
-           "gumbel_scale"_a = standard.gumbel_scale, "gumbel_c_visit"_a = standard.gumbel_c_visit,
-           "gumbel_c_scale"_a = standard.gumbel_c_scale, "temperature"_a = standard.temperature,
+           "gumbel_scale"_a = standard.gumbel_scale, "temperature"_a = standard.temperature,
            "temperature_moves"_a = standard.temperature_moves,
            "temperature_final"_a = standard.temperature_final,
            "temperature_halflife"_a = standard.temperature_halflife,
@@ -297,11 +286,7 @@ void bind_config(nb::module_& module) {
       .def_ro("num_simulations", &C::num_simulations)
       .def_ro("full_search_share", &C::full_search_share)
       .def_ro("fast_simulations", &C::fast_simulations)
-      .def_ro("simulations_start", &C::simulations_start)
-      .def_ro("simulations_growth_models", &C::simulations_growth_models)
       .def_ro("c_puct", &C::c_puct)
-      .def_ro("c_puct_growth", &C::c_puct_growth)
-      .def_ro("c_puct_base", &C::c_puct_base)
       .def_prop_ro("simulations_of_fast_search", &C::simulations_of_fast_search,
                    "fast_simulations, or else a tenth of num_simulations, at least 1.")
       .def_prop_ro("fpu", [](const C& c) { return name_of(kFpuNames, c.fpu); })
@@ -319,8 +304,6 @@ void bind_config(nb::module_& module) {
       .def_prop_ro("root", [](const C& c) { return name_of(kRootNames, c.root); })
       .def_ro("gumbel_actions", &C::gumbel_actions)
       .def_ro("gumbel_scale", &C::gumbel_scale)
-      .def_ro("gumbel_c_visit", &C::gumbel_c_visit)
-      .def_ro("gumbel_c_scale", &C::gumbel_c_scale)
       .def_ro("temperature", &C::temperature)
       .def_ro("temperature_moves", &C::temperature_moves)
       .def_ro("temperature_final", &C::temperature_final)

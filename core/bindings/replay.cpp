@@ -76,8 +76,7 @@ AuxiliaryTargets to_auxiliary(const std::vector<std::string>& names) {
 int add(ReplayBuffer& buffer, const ColumnIn<std::int16_t>& action, int result,
         const ColumnIn<bool>& full_search, const ColumnIn<std::int32_t>& offsets,
         const ColumnIn<std::int16_t>& legal_actions, const ColumnIn<std::int32_t>& policy_weights,
-        const std::optional<ColumnIn<float>>& root_value,
-        const std::optional<ColumnIn<float>>& priors, bool resigned, const std::string& start) {
+        const std::optional<ColumnIn<float>>& root_value, bool resigned, const std::string& start) {
   const StoredGame game{.action = span_of(action),
                         .result = result,
                         .full_search = span_of(full_search),
@@ -85,17 +84,10 @@ int add(ReplayBuffer& buffer, const ColumnIn<std::int16_t>& action, int result,
                         .legal_actions = span_of(legal_actions),
                         .policy_weights = span_of(policy_weights),
                         .root_value = root_value ? span_of(*root_value) : std::span<const float>{},
-                        .priors = priors ? span_of(*priors) : std::span<const float>{},
                         .resigned = resigned,
                         .start = start};
   const nb::gil_scoped_release release;
   return buffer.add(game);
-}
-
-bool to_repeated_once(const std::string& name) {
-  if (name == "all") return false;
-  if (name == "once") return true;
-  throw std::invalid_argument("repeated_positions must be 'all' or 'once', not '" + name + "'");
 }
 
 // The memory of a batch while it is being filled.
@@ -181,42 +173,28 @@ void bind_replay(nb::module_& module) {
       "A replay buffer: the newest games, from which training positions are drawn.\n\n"
       "It keeps moves and policy weights, and rebuilds positions by replaying. Safe to use from\n"
       "several threads.")
-      .def(
-          nb::new_([](const std::string& game, std::int64_t max_positions, std::int64_t max_games,
-                      double value_lambda, double policy_surprise_share,
-                      const std::string& repeated_positions, double age_halflife,
-                      const std::vector<std::string>& auxiliary) {
-            return make_replay_buffer(game, {max_positions, max_games}, value_lambda,
-                                      {.policy_surprise_share = policy_surprise_share,
-                                       .repeated_once = to_repeated_once(repeated_positions),
-                                       .age_halflife = age_halflife},
-                                      to_auxiliary(auxiliary));
-          }),
-          "game"_a, "max_positions"_a, "max_games"_a, nb::kw_only(), "value_lambda"_a = 1.0,
-          "policy_surprise_share"_a = 0.0, "repeated_positions"_a = "all", "age_halflife"_a = 0.0,
-          "auxiliary"_a = std::vector<std::string>{},
-          "Make an empty buffer. Over either limit the oldest games leave; the newest stays.\n\n"
-          "Args:\n"
-          "    value_lambda: lambda of the value targets, which are lambda-returns of the "
-          "searched\n"
-          "        values; 1: the game's result alone.\n"
-          "    policy_surprise_share: share of a game's weight that is dealt out in proportion to\n"
-          "        KL(policy target || prior) of its positions. Each position gets a whole number\n"
-          "        of copies; a game has as many copies as positions.\n"
-          "    repeated_positions: 'all', or 'once': a position that occurs k times is drawn as\n"
-          "        often as one that occurs once.\n"
-          "    age_halflife: number of newer positions that halves a position's chance; 0: all\n"
-          "        positions are equally likely.\n"
-          "    auxiliary: targets besides policy and value: 'opponent_policy', 'final_planes',\n"
-          "        'final_score'. Those that the game does not offer are left out.\n\n"
-          "Raises:\n"
-          "    ValueError: unknown game or target, a limit below 1, a share or lambda outside\n"
-          "        [0, 1], a half-life below 0.")
+      .def(nb::new_([](const std::string& game, std::int64_t max_positions, std::int64_t max_games,
+                       double value_lambda, const std::vector<std::string>& auxiliary) {
+             return make_replay_buffer(game, {max_positions, max_games}, value_lambda,
+                                       to_auxiliary(auxiliary));
+           }),
+           "game"_a, "max_positions"_a, "max_games"_a, nb::kw_only(), "value_lambda"_a = 1.0,
+           "auxiliary"_a = std::vector<std::string>{},
+           "Make an empty buffer. Over either limit the oldest games leave; the newest stays.\n\n"
+           "Args:\n"
+           "    value_lambda: lambda of the value targets, which are lambda-returns of the "
+           "searched\n"
+           "        values; 1: the game's result alone.\n"
+           "    auxiliary: targets besides policy and value: 'opponent_policy', 'final_planes',\n"
+           "        'final_score'. Those that the game does not offer are left out.\n\n"
+           "Raises:\n"
+           "    ValueError: unknown game or target, a limit below 1, or a value_lambda outside "
+           "[0, 1].")
       .def("add", &add, nb::arg("action").noconvert(), "result"_a,
            nb::arg("full_search").noconvert(), nb::arg("offsets").noconvert(),
            nb::arg("legal_actions").noconvert(), nb::arg("policy_weights").noconvert(),
            nb::kw_only(), nb::arg("root_value").noconvert().none() = nb::none(),
-           nb::arg("priors").noconvert().none() = nb::none(), "resigned"_a = false, "start"_a = "",
+           "resigned"_a = false, "start"_a = "",
            "Store a finished game and return its number of training positions.\n\n"
            "Args:\n"
            "    action: [plies] int16.\n"
@@ -229,8 +207,6 @@ void bind_replay(nb::module_& module) {
            "    policy_weights: [offsets[-1]] int32, the policy target up to scale.\n"
            "    root_value: [plies] float32, the searched values for the player to move; required\n"
            "        if value_lambda is below 1.\n"
-           "    priors: [offsets[-1]] float32, the network's policy; required if\n"
-           "        policy_surprise_share is above 0.\n"
            "    resigned: whether the player to move after the last action resigned.\n"
            "    start: the game's start position; empty: the usual start.\n\n"
            "Raises:\n"
@@ -266,7 +242,8 @@ void bind_replay(nb::module_& module) {
            "    [batch] int32, the index of its game among all ever added [batch] int64, and the\n"
            "    game's result [batch] float32 for the player to move.")
       .def("sample", &sample, "batch_size"_a, "seed"_a, nb::kw_only(), "symmetry"_a = true,
-           "Draw positions with replacement. Equal content and seed give an equal batch.\n\n"
+           "Draw positions uniformly, with replacement.\n\n"
+           "Equal content and seed give an equal batch.\n\n"
            "Returns:\n"
            "    observations [batch, observation_bytes] uint8, policy_target [batch, num_actions]\n"
            "    float32 (normalised weights), value_target [batch] float32 (the result or\n"

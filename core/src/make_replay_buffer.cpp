@@ -6,12 +6,10 @@
 namespace zerofleet {
 
 std::unique_ptr<ReplayBuffer> make_replay_buffer(const std::string& game, ReplayLimits limits,
-                                                 double value_lambda,
-                                                 const PositionWeights& weights,
-                                                 AuxiliaryTargets auxiliary) {
+                                                 double value_lambda, AuxiliaryTargets auxiliary) {
   return visit_game(game, [&](const auto& rules) -> std::unique_ptr<ReplayBuffer> {
     using G = typename std::decay_t<decltype(rules)>::Position;
-    return std::make_unique<ReplayBufferOf<G>>(rules, limits, value_lambda, weights, auxiliary);
+    return std::make_unique<ReplayBufferOf<G>>(rules, limits, value_lambda, auxiliary);
   });
 }
 

@@ -143,7 +143,7 @@ void targets_belong_to_whoever_moves() {
 
 // Who moves again does not reply to himself.
 void a_reply_is_the_opponents() {
-  ReplayBufferOf<DynamicPosition> buffer(pile(), {.max_positions = 100, .max_games = 10}, 1.0, {},
+  ReplayBufferOf<DynamicPosition> buffer(pile(), {.max_positions = 100, .max_games = 10}, 1.0,
                                          {.opponent_policy = true});
   const std::vector<std::int16_t> actions = {0, 1, 0, 1, 1, 1, 0};
   const bool full[] = {true, true, true, true, true, true, true};

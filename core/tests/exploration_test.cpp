@@ -3,9 +3,6 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
-#include <stdexcept>
-#include <utility>
-#include <vector>
 
 #include "check.h"
 #include "played_games.h"
@@ -155,108 +152,6 @@ void root_children_may_be_tried_at_full_value() {
   check(fast < at_full_value);
 }
 
-SearchConfig growing_config() {
-  SearchConfig config = small_config();
-  config.full_search_share = 0.5;
-  config.fast_simulations = 10;
-  config.simulations_start = 9;
-  config.simulations_growth_models = 4;
-  return config;
-}
-
-void simulations_grow_by_hand() {
-  SearchConfig config = growing_config();
-  const std::array<int, 7> full = {9, 9, 16, 24, 32, 40, 40};  // 9 + 31 * (version - 1) / 4
-  const std::array<int, 7> fast = {2, 2, 4, 6, 8, 10, 10};
-  for (int version = 0; version < 7; ++version) {
-    check(config.simulations_at(version) == full.at(static_cast<std::size_t>(version)));
-    check(config.fast_simulations_at(version) == fast.at(static_cast<std::size_t>(version)));
-  }
-  config.fast_simulations.reset();  // a tenth, and at least 1
-  check(config.fast_simulations_at(1) == 1 && config.fast_simulations_at(5) == 4);
-  config.simulations_growth_models = 0;
-  check(config.simulations_at(1) == 40);
-  config.simulations_start = 41;
-  test::check_throws<std::invalid_argument>([&] { config.check(); });
-  config.simulations_start.reset();
-  config.simulations_growth_models = 4;
-  check(config.simulations_at(1) == 40);
-  config.simulations_growth_models = -1;
-  test::check_throws<std::invalid_argument>([&] { config.check(); });
-}
-
-// A search that has begun keeps its number: each game's first ply after a new model may be of the
-// one before. A model that comes back after newer ones changes nothing.
-void searches_are_as_long_as_the_newest_models() {
-  const SearchConfig config = growing_config();
-  const auto engine = make_self_play("connect_four", 16, config, 3);
-  test::HashPredictor predictor(engine->row_shape());
-  std::vector<GameColumns> games;
-  const std::array<int, 7> versions = {1, 2, 3, 5, 6, 2, 7};
-  const auto is_of = [&](int simulations, bool full, int version) {
-    return simulations ==
-           (full ? config.simulations_at(version) : config.fast_simulations_at(version));
-  };
-  for (const int version : versions) {
-    for (int batch = 0; batch < 250; ++batch) {
-      engine->backup(predictor.predict(engine->select(), version));
-    }
-    if (version == 2) check(engine->unfinished().size() > 8);
-  }
-  for (GameColumns& game : engine->take_finished()) games.push_back(std::move(game));
-  check(games.size() > 40);
-  std::array<int, 8> plies{};
-  for (const GameColumns& game : games) {
-    int newest = 0;  // of the plies so far
-    for (std::size_t ply = 0; ply < game.plies(); ++ply) {
-      const int version = std::max(newest, game.model_version[ply]);
-      const bool full = game.full_search[ply];
-      const bool is_first = version > newest;
-      bool holds = is_of(game.simulations[ply], full, version);
-      for (int earlier = newest; is_first && earlier < version; ++earlier) {
-        holds |= is_of(game.simulations[ply], full, earlier);
-      }
-      // A game that began under the model that came back had met no newer one by itself.
-      if (version == 2) holds |= is_of(game.simulations[ply], full, 6);
-      check(holds);
-      newest = version;
-      ++plies.at(static_cast<std::size_t>(version));
-    }
-  }
-  for (const int version : {1, 2, 3, 5, 6, 7}) check(plies.at(version) > 50);
-}
-
-void an_adopted_game_goes_on_with_the_present_number() {
-  const SearchConfig config = growing_config();
-  const auto first = make_self_play("connect_four", 4, config, 3);
-  test::HashPredictor predictor(first->row_shape());
-  for (int batch = 0; batch < 60; ++batch) {
-    first->backup(predictor.predict(first->select(), 1));
-  }
-  const auto second = make_self_play("connect_four", 4, config, 5);
-  std::vector<std::size_t> plies;
-  for (GameColumns& game : first->unfinished()) {
-    plies.push_back(game.plies());
-    second->adopt(std::move(game));
-  }
-  check(plies.size() == 4);
-  std::size_t seen = 0;
-  while (seen < plies.size()) {
-    second->backup(predictor.predict(second->select(), 5));
-    for (const GameColumns& game : second->take_finished()) {
-      const auto id = static_cast<std::size_t>(game.game_id);
-      if (id >= plies.size()) continue;
-      ++seen;
-      for (std::size_t ply = 0; ply < game.plies(); ++ply) {
-        const int version = ply < plies[id] ? 1 : 5;
-        check(game.simulations[ply] == (game.full_search[ply]
-                                            ? config.simulations_at(version)
-                                            : config.fast_simulations_at(version)));
-      }
-    }
-  }
-}
-
 }  // namespace
 }  // namespace zerofleet
 
@@ -271,8 +166,5 @@ int main() {
       {"forks", forks_begin_as_earlier_games_did},
       {"half-lives", temperatures_fall_by_half_lives},
       {"first play at the root", root_children_may_be_tried_at_full_value},
-      {"simulations grow: by hand", simulations_grow_by_hand},
-      {"simulations grow: self-play", searches_are_as_long_as_the_newest_models},
-      {"simulations grow: adopted games", an_adopted_game_goes_on_with_the_present_number},
   });
 }

@@ -7,11 +7,13 @@
 #include <cstdlib>
 #include <map>
 #include <new>
+#include <set>
 #include <span>
 #include <stdexcept>
 #include <string>
 #include <string_view>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "check.h"
@@ -206,6 +208,41 @@ void every_symmetry_is_drawn() {
   check(drawn.size() == images.size());
 }
 
+// The same in a window that many games have left again.
+void positions_of_all_games_are_drawn_uniformly() {
+  using Origin = std::pair<std::int64_t, std::int32_t>;  // game, counted from the first, and ply
+  constexpr std::int64_t kGames = 60;
+  constexpr std::int64_t kKept = 25;
+  Random random(37);
+  const auto buffer = make_replay_buffer("tic_tac_toe", {1000, kKept});
+  std::set<Origin> kept;
+  for (std::int64_t index = 0; index < kGames; ++index) {
+    const OwnedGame game = random_game<TicTacToe>(random, 1 + static_cast<int>(index) % 3);
+    buffer->add(game.view());
+    for (std::size_t ply = 0; ply < game.action.size(); ++ply) {
+      if (index < kGames - kKept || !game.full_search[ply]) continue;
+      kept.emplace(index, static_cast<std::int32_t>(ply));
+    }
+  }
+  check(buffer->positions() == static_cast<std::int64_t>(kept.size()));
+  const std::size_t rows = 400 * kept.size();
+  std::vector<std::uint8_t> observations(rows *
+                                         static_cast<std::size_t>(buffer->observation_bytes()));
+  std::vector<float> policies(rows * static_cast<std::size_t>(buffer->num_actions()));
+  std::vector<float> values(rows);
+  std::vector<std::int32_t> plies(rows);
+  std::vector<std::int32_t> lengths(rows);
+  std::vector<std::int64_t> games(rows);
+  buffer->sample(9, true, {observations, policies, values, plies, lengths, games});
+  std::map<Origin, double> drawn;
+  for (std::size_t row = 0; row < rows; ++row) ++drawn[{games[row], plies[row]}];
+  check(drawn.size() == kept.size());
+  for (const auto& [origin, count] : drawn) {
+    check(kept.contains(origin));
+    check_near(count, 400, 6 * 20);
+  }
+}
+
 void forgets_the_oldest_games() {
   Random random(13);
   const auto buffer = make_replay_buffer("connect_four", {200, 5});
@@ -341,8 +378,7 @@ void many_threads_share_a_buffer() {
 // Scattered over the heap they would leave holes that nothing large fits in.
 void games_lie_in_few_blocks() {
   Random random(5);
-  ReplayBufferOf<ConnectFour> buffer(Rules<ConnectFour>(), {100'000, 100'000}, 1.0,
-                                     {.repeated_once = true});
+  ReplayBufferOf<ConnectFour> buffer(Rules<ConnectFour>(), {100'000, 100'000});
   const OwnedGame game = random_game<ConnectFour>(random);
   buffer.add(game.view());
   const std::int64_t before = blocks_in_heap;
@@ -360,6 +396,7 @@ int main() {
        batches_are_the_games_positions<ConnectFour>},
       {"batches are the game's positions: tic-tac-toe", batches_are_the_games_positions<TicTacToe>},
       {"positions are drawn uniformly", positions_are_drawn_uniformly},
+      {"positions of all games are drawn uniformly", positions_of_all_games_are_drawn_uniformly},
       {"every symmetry is drawn: Connect Four", every_symmetry_is_drawn<ConnectFour>},
       {"every symmetry is drawn: tic-tac-toe", every_symmetry_is_drawn<TicTacToe>},
       {"forgets the oldest games", forgets_the_oldest_games},

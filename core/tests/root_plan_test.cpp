@@ -153,22 +153,12 @@ void a_lost_child_is_no_measure_of_the_others() {
   check(weights == std::vector<std::int32_t>{0, 1});
 }
 
-void c_puct_may_grow() {
-  SearchConfig config;
-  config.c_puct = 1.0;
-  config.c_puct_growth = 2.0;
-  config.c_puct_base = 10.0;
-  check_near(Puct(config).exploration(9), 3.0 * (1.0 + 2.0 * std::log(2.0)), 1e-5);
-  config.c_puct_growth = 0.0;
-  check_near(Puct(config).exploration(9), 3.0);
-}
-
 // Visits by child when the means never change: 8 of 9 children in play, 48 simulations.
 void gumbel_halves_the_field() {
   const std::vector<float> priors = {.02f, .20f, .18f, .16f, .14f, .12f, .08f, .06f, .04f};
   std::vector<std::int32_t> visits(9);
   const std::vector<float> means = {0.9f, 0.0f, 0.1f, 0.8f, -0.5f, 0.2f, -0.9f, 0.3f, -0.2f};
-  GumbelRoot root = gumbel_root(priors, {.actions = 8, .c_visit = 50, .c_scale = 1}, 48);
+  GumbelRoot root = gumbel_root(priors, {.actions = 8}, 48);
   for (int i = 0; i < 48; ++i) {
     const Tree tree = Children(priors, visits, means).tree(0.0f);
     ++visits[root.next(view_of(tree))];
@@ -216,21 +206,21 @@ void halving_waits_for_answers() {
 }
 
 void gumbel_target_by_hand() {
-  // Children: prior .5 with q .2 after 3 visits, prior .3 with q -.4 after 1, prior .2 unvisited.
-  // v_mix = (0.1 + 4 * (.5 * .2 + .3 * -.4) / .8) / 5 = (0.1 - 0.1) / 5 = 0.
-  // sigma(q) = (1 + 3) * .5 * (q + 1) / 2 = q + 1: logits ln .5 + 1.2, ln .3 + .6, ln .2 + 1.
-  const Children children({0.5f, 0.3f, 0.2f}, {3, 1, 0}, {0.2f, -0.4f, 0.0f});
-  const GumbelRoot root =
-      gumbel_root({0.5f, 0.3f, 0.2f}, {.actions = 2, .c_visit = 1, .c_scale = 0.5}, 4);
-  const Tree tree = children.tree(0.1f);
+  // Children: prior .5 with q .02 after 10 visits, prior .3 with q -.04 after 6, prior .2
+  // unvisited. v_mix = (0.04 + 16 * (.5 * .02 + .3 * -.04) / .8) / 17 = (0.04 - 0.04) / 17 = 0.
+  // sigma(q) = (50 + 10) * 1 * (q + 1) / 2 = 30 q + 30: without the 30 that all have, the logits
+  // are ln .5 + .6, ln .3 - 1.2 and ln .2.
+  const Children children({0.5f, 0.3f, 0.2f}, {10, 6, 0}, {0.02f, -0.04f, 0.0f});
+  const GumbelRoot root = gumbel_root({0.5f, 0.3f, 0.2f}, {.actions = 2}, 16);
+  const Tree tree = children.tree(0.04f);
   std::vector<std::int32_t> weights;
   root.target(view_of(tree), Puct{SearchConfig()}, weights);
-  const std::array<double, 3> raw = {0.5 * std::exp(1.2), 0.3 * std::exp(0.6), 0.2 * std::exp(1.0)};
+  const std::array<double, 3> raw = {0.5 * std::exp(0.6), 0.3 * std::exp(-1.2), 0.2};
   const double sum = raw[0] + raw[1] + raw[2];
   for (int i = 0; i < 3; ++i) check_near(weights[i], 10'000 * raw[i] / sum, 1.0);
   check(root.best(view_of(tree)) == 0);
-  const double worth = (raw[0] * 0.2 + raw[1] * -0.4) / sum;
-  check_near(root.value(view_of(tree), 0.0f), worth, 1e-4);
+  const double worth = (raw[0] * 0.02 + raw[1] * -0.04) / sum;
+  check_near(root.value(view_of(tree), 0.0f), worth, 1e-5);
 }
 
 // With equal values the first choice is drawn with the probabilities of the priors (the Gumbel-max
@@ -387,7 +377,6 @@ int main() {
       {"affordable visits", least_visits_are_what_the_budget_allows},
       {"pruned targets", visits_that_forcing_caused_leave_the_target},
       {"lost children and targets", a_lost_child_is_no_measure_of_the_others},
-      {"growth of c_puct", c_puct_may_grow},
       {"sequential halving", gumbel_halves_the_field},
       {"halving waits", halving_waits_for_answers},
       {"Gumbel target", gumbel_target_by_hand},

@@ -51,6 +51,9 @@ void a_share_of_moves_is_searched_in_full() {
       check(game.simulations[ply] == (game.full_search[ply] ? 40 : 7));
     }
   }
+  config.fast_simulations.reset();
+  config.num_simulations = 9;
+  check(config.simulations_of_fast_search() == 1);
 }
 
 // With so small a share nearly every search is fast: noise, forcing and pruning then change

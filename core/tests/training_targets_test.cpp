@@ -134,7 +134,7 @@ void a_reply_is_the_next_full_searchs_policy() {
   const std::vector<float> reply = game.policy(rules, 1, 0, true);
   check(reply[0] == 0.0f && reply[1] == 2.0f / 44 && reply[8] == 9.0f / 44);
   const AuxiliaryTargets all{.opponent_policy = true, .final_planes = true, .final_score = true};
-  const auto buffer = make_replay_buffer("tic_tac_toe", {100, 10}, 1.0, {}, all);
+  const auto buffer = make_replay_buffer("tic_tac_toe", {100, 10}, 1.0, all);
   check(buffer->auxiliary_width() == 9);  // the game tells nothing of its end
   check(buffer->add(game.view()) == 4);
   check_rows(*buffer, rules, game, [&](std::size_t ply, int symmetry) {
@@ -196,19 +196,19 @@ constexpr AuxiliaryTargets kAll{.opponent_policy = true, .final_planes = true, .
 
 void endings_of_a_fixed_game() {
   const FixedRules<Go<5>> rules("go", Go<5>(GoRules{0.5f, true, 50}));
-  ReplayBufferOf<Go<5>> buffer(rules, {.max_positions = 100, .max_games = 1}, 1.0, {}, kAll);
+  ReplayBufferOf<Go<5>> buffer(rules, {.max_positions = 100, .max_games = 1}, 1.0, kAll);
   check_endings(buffer, rules);
 }
 
 void endings_behind_virtual_calls() {
   const DynamicGame& rules = dynamic_game("go(size=5,komi=0.5)");
-  const auto buffer = make_replay_buffer(rules.name(), {100, 1}, 1.0, {}, kAll);
+  const auto buffer = make_replay_buffer(rules.name(), {100, 1}, 1.0, kAll);
   check_endings(*buffer, rules);
 }
 
 void each_target_alone() {
   const auto width = [](const char* game, AuxiliaryTargets targets) {
-    return make_replay_buffer(game, {1, 1}, 1.0, {}, targets)->auxiliary_width();
+    return make_replay_buffer(game, {1, 1}, 1.0, targets)->auxiliary_width();
   };
   check(width("othello", {.opponent_policy = true}) == 65);
   check(width("othello", {.final_planes = true}) == 64);

@@ -61,12 +61,12 @@ _WIDEST, _WIDEST_CELL = 46, 8  # rem: width of the board, and of a cell of a sma
 _MOST_ROWS = 20  # rows of candidates
 _LABELLED = 0.03  # share of the greatest one; labels of smaller ones would only clutter the board
 _CANDIDATE_COLUMNS = (
-    TableColumn("action", "action"),
-    TableColumn("visits", "visits", figure=True),
-    TableColumn("share", "share", figure=True),
-    TableColumn("value", "value", figure=True),
-    TableColumn("prior", "prior", figure=True),
-    TableColumn("line", "expected line"),
+    TableColumn("action", "Move"),
+    TableColumn("visits", "Visits", figure=True),
+    TableColumn("share", "Share", figure=True),
+    TableColumn("value", "Value, first player", figure=True),
+    TableColumn("prior", "Prior", figure=True),
+    TableColumn("line", "Expected line"),
 )
 
 

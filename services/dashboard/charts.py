@@ -21,17 +21,6 @@ _TEXT, _FAINT, _LINE, _SURFACE = (
 Point = tuple[float, float]
 Options = dict[str, Any]
 
-_ERROR_BAR = """(params, api) => {
-    const low = api.coord([api.value(0), api.value(1)]);
-    const high = api.coord([api.value(0), api.value(2)]);
-    const style = { stroke: api.visual("color"), lineWidth: 1 };
-    const line = (x1, y1, x2, y2) => ({ type: "line", shape: { x1, y1, x2, y2 }, style });
-    return { type: "group", children: [
-        line(low[0], low[1], high[0], high[1]),
-        line(low[0] - 3, low[1], low[0] + 3, low[1]),
-        line(high[0] - 3, high[1], high[0] + 3, high[1]),
-    ] };
-}"""
 _NUMBER = (
     'value => typeof value === "number" '
     "? value.toLocaleString(undefined, { maximumSignificantDigits: 4 }) : value"
@@ -45,6 +34,7 @@ _TIMES = {
     "minute": "{HH}:{mm}",
     "second": "{HH}:{mm}:{ss}",
 }
+TIME_NAME = "time, UTC"
 # up to this many points are also dots: a line of one point, or between two gaps, is invisible
 FEW_POINTS = 10
 _PARTS = 4  # parts of an axis whose ends are given
@@ -72,8 +62,8 @@ class ChartLine:
     """Fill the area, and stack it on the other areas."""
     columns: bool = False
     """Draw an upright column at each point instead of a line."""
-    bars: Sequence[tuple[float, float, float]] = ()
-    """Error bars: x, low, high."""
+    band: Sequence[tuple[float, float, float]] = ()
+    """Interval around the line: x, low, high."""
 
     def series(self) -> list[Options]:
         """Return the options for ECharts."""
@@ -98,19 +88,31 @@ class ChartLine:
             line |= {"tooltip": {"show": False}, "silent": True}
         if self.area:
             line |= {"areaStyle": {"color": self.colour, "opacity": 0.55}, "stack": "areas"}
-        if not self.bars:
-            return [line]
-        bars: Options = {
+        return [line, *self._band()] if self.band else [line]
+
+    def _band(self) -> list[Options]:
+        """Return the band as an invisible line at its low end, and an area stacked on it."""
+        edge: Options = {
             "name": self.name,
-            "type": "custom",
-            "data": [list(bar) for bar in self.bars],
+            "type": "line",
+            "stack": f"band of {self.name}",
+            "stackStrategy": "all",  # also below zero
             "color": self.colour,
-            ":renderItem": _ERROR_BAR,
-            "encode": {"x": 0, "y": [1, 2]},
+            "symbol": "none",
+            "lineStyle": {"opacity": 0},
+            "emphasis": {"disabled": True},
             "tooltip": {"show": False},
             "silent": True,
+            "z": 1,
         }
-        return [line, bars]
+        return [
+            {**edge, "data": [[x, low] for x, low, _ in self.band]},
+            {
+                **edge,
+                "data": [[x, high - low] for x, low, high in self.band],
+                "areaStyle": {"color": self.colour, "opacity": 0.18},
+            },
+        ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +146,10 @@ class ChartAxis:
         }
         if self.kind == "time":
             found["axisLabel"]["formatter"] = _TIMES
+            found["axisPointer"] = {"label": {"formatter": "{value} UTC"}}  # in the tooltip
+        if self.kind == "value" and not upright:
+            label = {"precision": 0, "formatter": f"{self.name}: {{value}}"}
+            found["axisPointer"] = {"label": label}
         if self.kind == "log":
             found["logBase"] = 2
         if self.kind in ("value", "log"):
@@ -240,8 +246,9 @@ def frame_options(named: Sequence[str]) -> Options:
     """
     return {
         "animation": False,
+        "useUTC": True,  # as all times on the pages
         "textStyle": {"fontFamily": _FONT},
-        "grid": {"left": 8, "right": 26, "top": 46, "bottom": 8, "containLabel": True},
+        "grid": {"left": 8, "right": 26, "top": 46, "bottom": 26, "containLabel": True},
         "legend": {
             "show": len(named) > 1,
             "data": list(named),

@@ -1,4 +1,4 @@
-"""The exam page: positions that the newest models get wrong, and the right actions."""
+"""The exam page: positions that the newest models get wrong, and the correct moves."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 from zerofleet.database.metrics import MOST_WRONG_ANSWERS, WrongAnswer
 from zerofleet.exam import PositionKind, position_kinds
-from zerofleet.fleet.report import counted
+from zerofleet.fleet.report import POSITION_WORDS, counted
 from zerofleet.games import State, parse_actions
 from zerofleet.services.dashboard.board import Board, BoardMark, GameBoard, board_of
 from zerofleet.services.dashboard.frame import (
@@ -25,11 +25,6 @@ from zerofleet.services.dashboard.toolkit import NONE, Table, TableColumn, event
 _SECONDS = 15.0
 _NEWEST_MODELS = 8
 _LOOKED_AT = 200  # newest exams to read, newest models first
-_KIND_WORDS: dict[str, str] = {
-    "lines": "every line of play",
-    "random": "positions of random play",
-    "good": "positions near good play",
-}
 _EXAMS = f"""
 SELECT DISTINCT ON (version) version, positions, errors, prior_errors, num_simulations, at,
     wrong_answers
@@ -40,11 +35,11 @@ WHERE kind = :kind AND wrong_answers IS NOT NULL
 ORDER BY version DESC, exam_id DESC LIMIT {_NEWEST_MODELS}
 """
 _COLUMNS = (
-    TableColumn("number", "position"),
-    TableColumn("ply", "ply", figure=True),
-    TableColumn("played", "played"),
-    TableColumn("right", "right"),
-    TableColumn("others", "wrong in models too"),
+    TableColumn("number", "Position"),
+    TableColumn("ply", "Ply", figure=True),
+    TableColumn("played", "Played"),
+    TableColumn("right", "Correct"),
+    TableColumn("others", "Also wrong in models"),
 )
 
 
@@ -68,7 +63,7 @@ class ModelExam:
             f"({self.errors / self.positions:.2%}) with {self.num_simulations:,} simulations"
         )
         if self.prior_errors is not None:
-            found += f", {self.prior_errors:,} with the prior alone"
+            found += f", {self.prior_errors:,} by the network only"
         return found + "."
 
 
@@ -132,18 +127,20 @@ class ExamView:
                     ui.label("Exam").classes("zf-title").props('role="heading" aria-level="1"')
                     with ui.element("div").classes("zf-tools"):
                         for each in kinds if len(kinds) > 1 else ():
-                            link = ui.link(_KIND_WORDS[each], visit.link("/exam", kind=each))
+                            link = ui.link(
+                                POSITION_WORDS[each].capitalize(), visit.link("/exam", kind=each)
+                            )
                             link.classes("zf-link")
                             if each == kind:
                                 link.props('aria-current="page"')
-                        self._choice = ui.select({}, label="model", on_change=self._choose)
+                        self._choice = ui.select({}, label="Model", on_change=self._choose)
                         self._choice.props("dense outlined options-dense").classes("zf-field")
                 self._board = Board(game_board)
                 self._where = ui.label("").classes("zf-figure").props('role="status"')
                 with ui.element("div").classes("zf-tools"):
                     for icon, words, by in (
                         ("chevron_left", "Back (left arrow)", -1),
-                        ("chevron_right", "On (right arrow)", 1),
+                        ("chevron_right", "Forward (right arrow)", 1),
                     ):
                         button = ui.button(icon=icon, on_click=partial(self._go, by))
                         button.props(f'flat dense aria-label="{words}"')
@@ -155,8 +152,8 @@ class ExamView:
                 )
                 self._table = Table(_COLUMNS, "No position to show.")
                 ui.label(
-                    f"The first {MOST_WRONG_ANSWERS} of each exam are kept. Right is every action "
-                    "that keeps the outcome of perfect play."
+                    f"The first {MOST_WRONG_ANSWERS} of each exam are kept. Every move that keeps "
+                    "the outcome of perfect play is correct."
                 ).classes("zf-note")
         ui.keyboard(on_key=self._key, ignore=["input", "select", "textarea"])
 
@@ -215,25 +212,25 @@ class ExamView:
         actions = parse_actions(game, wrong.moves)
         state = State(game, actions)
         words = {state.action_to_string(action): action for action in state.legal_actions()}
-        marks = [BoardMark(words[each], 1.0, "right") for each in wrong.right if each in words]
+        marks = [BoardMark(words[each], 1.0, "correct") for each in wrong.right if each in words]
         if wrong.played in words:
             marks.append(BoardMark(words[wrong.played], 0.35, "played"))
         self._board.seek(actions, then=lambda: self._board.draw_marks(marks))
         side = "first" if state.to_play == 0 else "second"
         self._where.set_text(
-            f"{self._number} of {len(exam.wrong)}: the {side} player moves. Model {exam.version} "
-            f"played {wrong.played}, right was {_either(wrong.right)}."
+            f"Position {self._number} of {len(exam.wrong)}, {side} player to move. "
+            f"Model {exam.version} played {wrong.played}. Correct: {_either(wrong.right)}."
         )
         self._links.clear()
         with self._links:
             moves = wrong.moves or None
             models = f"{exam.version},best"
             ui.link(
-                "analyse", self._visit.link("/play", moves=moves, side="both", hints="on")
+                "Analyse", self._visit.link("/play", moves=moves, side="both", hints="on")
             ).classes("zf-link")
-            ui.link("two models", self._visit.link("/compare", moves=moves, models=models)).classes(
-                "zf-link"
-            )
+            ui.link(
+                "Compare two models", self._visit.link("/compare", moves=moves, models=models)
+            ).classes("zf-link")
 
     def _row(self, number: int, wrong: WrongAnswer, exam: ModelExam) -> dict[str, Any]:
         others = [

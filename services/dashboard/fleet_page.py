@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from types import MappingProxyType
@@ -12,7 +12,7 @@ from typing import Any, cast
 from zerofleet.fleet.figures import AutoscalerFigures, InferenceFigures, SelfplayFigures
 from zerofleet.fleet.heartbeat import Heartbeat, ServiceHistory
 from zerofleet.fleet.need import advise, observe
-from zerofleet.fleet.report import states_of
+from zerofleet.fleet.report import counted, duration, states_of
 from zerofleet.redis_connection import RedisState
 from zerofleet.services.dashboard.charts import (
     BLUE,
@@ -21,6 +21,7 @@ from zerofleet.services.dashboard.charts import (
     GREY,
     ORANGE,
     PURPLE,
+    TIME_NAME,
     ChartAxis,
     ChartLine,
     ChartPanel,
@@ -31,7 +32,7 @@ from zerofleet.services.dashboard.charts import (
 )
 from zerofleet.services.dashboard.frame import Frame, Visit, said_heading
 from zerofleet.services.dashboard.sources import ShownRun, Sources, colour_of
-from zerofleet.services.dashboard.toolkit import Table, TableColumn, ui
+from zerofleet.services.dashboard.toolkit import NONE, Table, TableColumn, ui
 
 SPANS: Mapping[str, int] = MappingProxyType(
     {"last hour": 3600, "last 6 hours": 6 * 3600, "last 24 hours": 24 * 3600}
@@ -115,7 +116,9 @@ class FleetNow:
     replicas: Sequence[Cells]
     others: Sequence[Cells]
     advice: str
-    asked_for: str
+    """Advice on the number of workers."""
+    details: str
+    """The figures behind the advice, and what an autoscaler requests."""
     batches_by_rows: Mapping[str, tuple[int, ...]]
     """Batches by size, for each inference process."""
 
@@ -191,15 +194,16 @@ async def read_now(sources: Sources, run: ShownRun) -> FleetNow:
             replicas.append(cells | _replica_cells(figures))
         else:
             others.append(cells)
-    advice = "Not known: this run was stored by another version of zerofleet."
+    words, details = "Not known: this run was stored by another version of zerofleet.", []
     if run.config is not None:
-        advice = advise(observe(beats), run.config.scaling).words
+        advice = advise(observe(beats), run.config.scaling)
+        words, details = advice.words, [advice.figures and f"Figures: {advice.figures}"]
     return FleetNow(
         workers,
         replicas,
         others,
-        advice,
-        _asked_for(beats),
+        words,
+        " ".join(f"{each}." for each in (*details, _requested(beats)) if each),
         {
             beat.worker: beat.figures.batches_by_rows
             for beat in beats
@@ -242,8 +246,8 @@ def _replica_cells(figures: InferenceFigures) -> Cells:
     capacity = figures.capacity_rows_per_second
     return {
         "model": _known(figures.model_version, "d"),
-        "precision": figures.precision or "none yet",
-        "provider": figures.provider or "see its processes",
+        "precision": figures.precision or NONE,
+        "provider": figures.provider or NONE,
         "rows": f"{figures.rows_per_second:,.0f}",
         "capacity": _known(capacity or None, ",.0f"),
         "batch": f"{figures.batch_mean:,.0f}",
@@ -255,18 +259,19 @@ def _replica_cells(figures: InferenceFigures) -> Cells:
 
 
 def _known(value: float | None, form: str) -> str:
-    return "none yet" if value is None else format(value, form)
+    return NONE if value is None else format(value, form)
 
 
-def _asked_for(beats: Sequence[Heartbeat]) -> str:
-    """Return the autoscaler's desired numbers in words; empty if there is no autoscaler."""
+def _requested(beats: Sequence[Heartbeat]) -> str:
+    """Return the autoscaler's desired numbers in words; empty if it requests none."""
     for beat in beats:
         if isinstance(beat.figures, AutoscalerFigures):
-            wanted = asdict(beat.figures)
-            return ", ".join(
-                f"{_known(wanted[f'{service}_replicas'], 'd')} of {words}"
-                for service, words in (("selfplay", "self-play"), ("inference", "inference"))
+            wanted = (
+                (beat.figures.selfplay_replicas, "self-play worker"),
+                (beat.figures.inference_replicas, "inference replica"),
             )
+            known = [counted(number, noun) for number, noun in wanted if number is not None]
+            return f"The autoscaler requests {' and '.join(known)}" if known else ""
     return ""
 
 
@@ -285,8 +290,8 @@ async def read_held(sources: Sources, run: ShownRun) -> Held:
                 "process": row.worker,
                 "games": row.games,
                 "plies": f"{row.least_ply} to {row.most_ply}",
-                "saved": f"{row.saved_s:,} s ago",
-                "lease": f"{row.lease_s:,} s left" if row.lease_s > 0 else "expired",
+                "saved": f"{duration(row.saved_s)} ago",
+                "lease": f"{duration(row.lease_s)} left" if row.lease_s > 0 else "expired",
                 "adoptions": row.epoch,
             }
             for row in unfinished
@@ -330,8 +335,8 @@ def _draw_now(visit: Visit) -> None:
     """Draw the advice, and a table for each kind of process."""
     with ui.element("section").classes("zf-panel zf-wide"):
         ui.label("Advice").classes("zf-title").props('role="heading" aria-level="2"')
-        advice = ui.label("none yet")
-        asked_for = ui.label().classes("zf-note")
+        advice = ui.label("Waiting for the first heartbeats.")
+        details = ui.label().classes("zf-note")
     workers = _table("Self-play", "No workers are sending heartbeats.", _WORKERS)
     replicas = _table("Inference", "No replicas are sending heartbeats.", _REPLICAS)
     fill = _FillChart()
@@ -341,7 +346,7 @@ def _draw_now(visit: Visit) -> None:
 
     def show(now: FleetNow) -> None:
         advice.set_text(now.advice)
-        asked_for.set_text(f"The autoscaler requests {now.asked_for}." if now.asked_for else "")
+        details.set_text(now.details)
         workers.show(now.workers)
         replicas.show(now.replicas)
         others.show(now.others)
@@ -406,8 +411,8 @@ def _draw_history(visit: Visit) -> None:
 
             def show(history: FleetHistory) -> None:
                 note.set_text(history.begins or "")
-                for title, lines in _CHARTS.items():
-                    charts[title].show(_drawing(history, lines))
+                for title, (unit, lines) in _CHARTS.items():
+                    charts[title].show(_drawing(history, unit, lines))
 
             ends.append(visit.watch(reading, show))
 
@@ -427,35 +432,57 @@ def _mean(service: str, name: str) -> Callable[[FleetHistory], Sequence[float | 
     return lambda history: history.services[service].mean(name)
 
 
-_CHARTS: Mapping[str, _Lines] = {
-    "Positions/s": {
-        "self-play": (_total("selfplay", "positions_per_second"), BLUE),
-        "all": (_total("inference", "rows_per_second"), ORANGE),
-        "possible": (_total("inference", "capacity_rows_per_second"), GREY),
-    },
-    "Games/hour": {"all workers": (_total("selfplay", "games_per_hour"), BLUE)},
-    "Batch fill": {"mean of the replicas": (_mean("inference", "fill"), BLUE)},
-    "Queue wait ÷ batch time": {
-        "mean of the replicas": (_mean("inference", "queue_wait_per_compute"), BLUE)
-    },
-    "Reuse of predictions": {
-        "simulations per position": (lambda history: history.reuse(), BLUE),
-    },
-    "Self-play, share of time": {
-        "blocked": (_mean("selfplay", "waiting_share"), ORANGE),
-        "paced to the trainer": (_mean("selfplay", "pause_share"), PURPLE),
-    },
-    "Samples drawn for each position": {
-        "last ten minutes": (_mean("trainer", "reuse"), BLUE),
-        "whole run": (_mean("trainer", "samples_per_position"), GREY),
-    },
-    "Samples a second": {
-        "while the trainer need not wait": (_mean("trainer", "samples_per_second"), GREEN)
-    },
+def _percent(service: str, name: str) -> Callable[[FleetHistory], Sequence[float | None]]:
+    return lambda history: [
+        None if share is None else 100 * share for share in history.services[service].mean(name)
+    ]
+
+
+_CHARTS: Mapping[str, tuple[str, _Lines]] = {
+    "Positions/s": (
+        "positions/s",
+        {
+            "self-play": (_total("selfplay", "positions_per_second"), BLUE),
+            "all requests": (_total("inference", "rows_per_second"), ORANGE),
+            "capacity": (_total("inference", "capacity_rows_per_second"), GREY),
+        },
+    ),
+    "Games/hour": ("games/hour", {"all workers": (_total("selfplay", "games_per_hour"), BLUE)}),
+    "Batch fill": (
+        "% of the largest batch",
+        {"mean of the replicas": (_percent("inference", "fill"), BLUE)},
+    ),
+    "Queue wait ÷ batch time": (
+        "ratio",
+        {"mean of the replicas": (_mean("inference", "queue_wait_per_compute"), BLUE)},
+    ),
+    "Simulations per position": (
+        "simulations per predicted position",
+        {"self-play": (lambda history: history.reuse(), BLUE)},
+    ),
+    "Self-play: time not playing": (
+        "% of time",
+        {
+            "blocked": (_percent("selfplay", "waiting_share"), ORANGE),
+            "paced to the trainer": (_percent("selfplay", "pause_share"), PURPLE),
+        },
+    ),
+    "Sample reuse (replay ratio)": (
+        "samples per position",
+        {
+            "last ten minutes": (_mean("trainer", "reuse"), BLUE),
+            "whole run": (_mean("trainer", "samples_per_position"), GREY),
+        },
+    ),
+    "Training speed": (
+        "samples/s",
+        {"while not waiting for positions": (_mean("trainer", "samples_per_second"), GREEN)},
+    ),
 }
+"""By title, the unit of the y axis and the lines."""
 
 
-def _drawing(history: FleetHistory, lines: _Lines) -> Drawing:
+def _drawing(history: FleetHistory, unit: str, lines: _Lines) -> Drawing:
     steps = history.services["selfplay"].steps
     drawn: list[ChartLine] = []
     for name, (values, colour) in lines.items():
@@ -468,7 +495,8 @@ def _drawing(history: FleetHistory, lines: _Lines) -> Drawing:
             # A None leaves a gap in ECharts, though its type does not allow one.
             few = sum(value is not None for value in known) <= FEW_POINTS
             drawn.append(ChartLine(name, cast("list[Point]", points), colour, dots=few))
-    return Drawing(drawn, ChartAxis("time"), ChartAxis(least=0))
+    y = ChartAxis(name=unit, least=0, most=100 if unit.startswith("%") else None)
+    return Drawing(drawn, ChartAxis("time", TIME_NAME), y)
 
 
 class _FillChart:

@@ -37,7 +37,7 @@ from zerofleet.services.dashboard.sources import (
     StripFigures,
     StripReader,
 )
-from zerofleet.services.dashboard.toolkit import Client, Element, TextElement, ui
+from zerofleet.services.dashboard.toolkit import NONE, Client, Element, TextElement, ui
 from zerofleet.services.dashboard.visitors import Visitor
 
 _Value = TypeVar("_Value")
@@ -54,7 +54,6 @@ _COLOURS = {
     "warning": "#9a6700",
     "info": "#2f6db3",
 }
-_UNCUT = 32  # characters of a status; in a narrow window longer ones are cut first
 _BUILD_SECONDS = 15.0  # longer than a database statement may take
 _RECONNECT_SECONDS = 10.0
 _MOST_KEPT = 32  # readings kept without a watcher
@@ -291,10 +290,7 @@ class Frame:
             with ui.element("div").classes("zf-bar"):
                 ui.label("zerofleet").classes("zf-brand")
                 self._run_choice(visit, path)
-                with ui.element("nav").classes("zf-nav").props('aria-label="Pages"'):
-                    for target, title in self.menu.items():
-                        here = ' aria-current="page"' if target == path else ""
-                        ui.link(title, visit.link(target)).classes("zf-link").props(here)
+                self._navigation(visit, path)
                 _theme_button(theme)
                 if visitor.token:
                     _logout_button()
@@ -307,6 +303,17 @@ class Frame:
         )
         visit.watch(services, strip.show_services)
         return header
+
+    def _navigation(self, visit: Visit, path: str) -> None:
+        """Draw the links to all pages; on a phone they are behind a button."""
+        with ui.element("nav").classes("zf-nav").props('aria-label="Pages"') as place:
+            button = ui.button(icon="menu").classes("zf-menu")
+            button.props('flat dense round aria-label="Menu"')
+            with ui.element("div").classes("zf-pages"):
+                for target, title in self.menu.items():
+                    here = ' aria-current="page"' if target == path else ""
+                    ui.link(title, visit.link(target)).classes("zf-link").props(here)
+        _opens(button, place)
 
     def _run_choice(self, visit: Visit, path: str) -> None:
         """Draw the run's name, and a choice once another run of the database is known."""
@@ -329,19 +336,18 @@ class Frame:
 
 
 class Strip:
-    """The strip on one page, drawn where it is made.
+    """The strip on one page, drawn where it is made: figures, and the health of the services.
 
-    Its height never changes by itself: long texts are cut off, and the tooltip has the whole text.
-    On narrow screens it is one line, which opens on a click.
+    It is one row, and nothing in it moves by itself: long texts are cut off, and the tooltip has
+    the whole text. A click on the health shows each service, and on a phone also the figures.
     """
 
     def __init__(self) -> None:
         with ui.element("div").classes("zf-status") as self._place:
-            with ui.element("button").classes("zf-health") as self._button:
+            with ui.element("button").classes("zf-health").props('type="button"') as button:
                 self._worst = ui.element("span")
-                self._health = ui.label("Service status unknown")
+                self._health = ui.label("Service status unknown").classes("zf-words")
                 ui.icon("expand_more").classes("zf-more")
-            self._button.props('type="button" aria-expanded="false"').on("click", self._toggle)
             with ui.element("div").classes("zf-strip"):
                 self._best = _cell("Best model")
                 self._elo = _cell("Elo")
@@ -350,17 +356,17 @@ class Strip:
                 self._positions = _cell("Positions/s")
                 self._next = _cell("Next model")
             self._lamps_row = ui.element("div").classes("zf-lamps")
+        _opens(button, self._place)
         self._lamps: dict[str, tuple[Element, TextElement]] = {}
         self._away = ui.element("div").classes("zf-away").props('role="alert"')
         self._shown_away: tuple[Away, ...] = ()
-        self._is_open = False
 
     def show(self, strip: StripFigures) -> None:
         """Show the figures of the run."""
         figures = strip.figures
-        _set(self._best, "none yet" if figures is None else best_text(figures))
-        _set(self._elo, "none yet" if figures is None else elo_text(figures))
-        _set(self._games, "none yet" if figures is None else f"{figures.games:,}")
+        _set(self._best, NONE if figures is None else best_text(figures))
+        _set(self._elo, NONE if figures is None else elo_text(figures))
+        _set(self._games, NONE if figures is None else f"{figures.games:,}")
         if strip.away != self._shown_away:
             self._show_away(strip.away)
 
@@ -370,7 +376,7 @@ class Strip:
         _set(self._positions, _rate(services.positions_per_second))
         _set(self._next, services.next_model)
         health, colour = services.health
-        self._health.set_text(health)
+        _set(self._health, health)
         self._worst.classes(replace=f"zf-light zf-{colour}")
         lamps = services.lamps or tuple(Lamp(name, "Unknown", "idle") for name in self._lamps)
         if [lamp.service for lamp in lamps] != list(self._lamps):
@@ -379,7 +385,6 @@ class Strip:
             light, words = self._lamps[lamp.service]
             light.classes(replace=f"zf-light zf-{lamp.colour}")
             _set(words, lamp.words)
-            words.classes(replace=f"zf-words{' zf-cut' if len(lamp.words) > _UNCUT else ''}")
 
     def _draw_lamps(self, lamps: tuple[Lamp, ...]) -> None:
         self._lamps_row.clear()
@@ -390,11 +395,6 @@ class Strip:
                     light = ui.element("span")
                     ui.label(lamp.service).classes("zf-name")
                     self._lamps[lamp.service] = light, ui.label().classes("zf-words")
-
-    def _toggle(self) -> None:
-        self._is_open = not self._is_open
-        self._place.classes(**{"add" if self._is_open else "remove": "zf-open"})
-        self._button.props(f'aria-expanded="{str(self._is_open).lower()}"')
 
     def _show_away(self, away: tuple[Away, ...]) -> None:
         self._shown_away = away
@@ -420,7 +420,18 @@ def _cell(name: str) -> TextElement:
     """Draw a figure with its name; return the figure."""
     with ui.element("div").classes("zf-cell"):
         ui.label(name).classes("zf-name")
-        return ui.label("none yet").classes("zf-figure")
+        return ui.label(NONE).classes("zf-figure")
+
+
+def _opens(button: Element, place: Element) -> None:
+    """Let a button open and close what a place hides."""
+
+    def toggle() -> None:
+        is_open = "zf-open" not in place.classes
+        place.classes(**{"add" if is_open else "remove": "zf-open"})
+        button.props(f'aria-expanded="{str(is_open).lower()}"')
+
+    button.props('aria-expanded="false"').on("click", toggle)
 
 
 def _set(label: TextElement, text: str) -> None:
@@ -431,7 +442,7 @@ def _set(label: TextElement, text: str) -> None:
 
 
 def _rate(value: float | None) -> str:
-    return "–" if value is None else f"{value:,.0f}"
+    return NONE if value is None else f"{value:,.0f}"
 
 
 def _go_to_run(own: str, name: str) -> None:
@@ -481,7 +492,7 @@ def _comes_back(why: str) -> None:
         title = ui.label("This page is unavailable").classes("zf-title")
         title.props('role="heading" aria-level="1"')
         ui.label(why)
-        ui.label("It reloads by itself.")
+        ui.label("Reconnecting automatically.")
     ui.timer(5.0, ui.navigate.reload, once=True)
 
 
@@ -548,6 +559,23 @@ def asked_number(parameters: Mapping[str, str], name: str) -> int | None:
     if number is None:
         raise NothingThereError(f"{name}={value[:80]}: give a whole number up to {HIGHEST:,}")
     return number
+
+
+def numbered(words: Iterable[str]) -> str:
+    """Return moves with their numbers, which count the moves of both players: ``1. 4 2. 3``."""
+    return " ".join(f"{number}.\N{NO-BREAK SPACE}{word}" for number, word in enumerate(words, 1))
+
+
+def numbered_start(moves: str, most: int) -> str:
+    """Return the first moves of a game with their numbers.
+
+    Args:
+        moves: the moves, cut off after ``most`` characters.
+        most: the cut; a move that it may have shortened is left out.
+    """
+    if len(moves) < most:
+        return numbered(moves.split())
+    return f"{numbered(moves.split()[:-1])} ..."
 
 
 def page_links(

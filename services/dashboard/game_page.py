@@ -48,13 +48,12 @@ from zerofleet.services.dashboard.charts import (
     Drawing,
 )
 from zerofleet.services.dashboard.frame import Frame, NothingThereError, Visit
-from zerofleet.services.dashboard.match_page import player_words
+from zerofleet.services.dashboard.match_page import MATCH_KINDS, REASONS, player_words
 from zerofleet.services.dashboard.toolkit import events, ui
 
 _BLUNDER = 0.4  # loss of value, for the player who moves
 _COLOURS = (BLUE, ORANGE, PURPLE)  # colours of the curves
-_KINDS = {"selfplay": "self-play"}
-_REASONS = {"rules": "the rules", "resign": "resignation"}
+_KINDS = {**MATCH_KINDS, "selfplay": "self-play"}
 _RESULTS = {1: "the first player won", 0: "a draw", -1: "the second player won"}
 _PLAYERS = ("first", "second")
 _OWN = "own"
@@ -260,7 +259,7 @@ class GameView:
         )
         with self._panel.controls:
             self._choice = ui.select(
-                {_OWN: _OWN_WORDS}, label="opinion", value=_OWN, on_change=self._choose_judge
+                {_OWN: _OWN_WORDS}, label="Evaluated by", value=_OWN, on_change=self._choose_judge
             )
             self._choice.props("dense outlined options-dense").classes("zf-field")
         self._draw_moves()
@@ -300,9 +299,10 @@ class GameView:
             against = "itself" if names[0] == names[1] else names[1]
             title = ui.label(_sentence(f"{names[0]} against {against}")).classes("zf-title")
             title.props('role="heading" aria-level="1"')
+            kind = _sentence(_KINDS.get(self._walked.kind, self._walked.kind))
             ui.label(
-                f"{_KINDS.get(self._walked.kind, self._walked.kind)}: {_RESULTS[played.result]} "
-                f"by {_REASONS.get(played.reason, played.reason)}, "
+                f"{kind}: {_RESULTS[played.result]} "
+                f"by {REASONS.get(played.reason, played.reason)}, "
                 f"{len(self._walked.actions)} plies, {played.finished_at:%Y-%m-%d %H:%M} UTC"
             ).classes("zf-note")
             if played.start:
@@ -314,7 +314,7 @@ class GameView:
             for icon, words, by, to in (
                 ("first_page", "To the start", 0, 0),
                 ("chevron_left", "Back (left arrow)", -1, None),
-                ("chevron_right", "On (right arrow)", 1, None),
+                ("chevron_right", "Forward (right arrow)", 1, None),
                 ("last_page", "To the end", 0, last),
             ):
                 button = ui.button(icon=icon, on_click=partial(self._go, by, to))
@@ -323,13 +323,13 @@ class GameView:
             self._slider = ui.slider(
                 min=0, max=max(last, 1), on_change=lambda event: self.seek(int(event.value or 0))
             ).classes("zf-slider")
-            self._slider.props('dense aria-label="ply"')
+            self._slider.props('dense aria-label="move"')
         with ui.element("div").classes("zf-tools"):
-            shown = {"visits": "visits", "prior": "prior", "none": "no marks"}
+            shown = {"visits": "Visits", "prior": "Prior", "none": "No marks"}
             ui.toggle(shown, value="visits", on_change=self._choose_shown).props(
                 'dense no-caps unelevated padding="2px 10px" aria-label="heat map"'
             )
-            ui.button("Two models here", on_click=self._compare).props(
+            ui.button("Compare two models", on_click=self._compare).props(
                 'outline dense no-caps padding="2px 10px"'
             )
             ui.button("Play from here", on_click=self._go_on).props(
@@ -349,7 +349,7 @@ class GameView:
         with self._moves:
             for ply, word in enumerate(self._walked.words):
                 mark = " ?" if ply in self._blunders else ""
-                button = ui.button(f"{ply + 1} {word}{mark}", on_click=partial(self.seek, ply + 1))
+                button = ui.button(f"{ply + 1}. {word}{mark}", on_click=partial(self.seek, ply + 1))
                 button.props("flat dense no-caps")
 
     def _draw_curves(self) -> None:
@@ -366,8 +366,8 @@ class GameView:
         marks = [(float(ply), value) for ply, value in blunders.items()]
         drawing = Drawing(
             lines=[*lines, ChartLine("blunders", marks, RED, dots=True)],
-            x=ChartAxis(name="ply", least=0, most=float(len(self._walked.actions)), whole=True),
-            y=ChartAxis(least=-1, most=1),
+            x=ChartAxis(name="move", least=0, most=float(len(self._walked.actions)), whole=True),
+            y=ChartAxis(name="+1: first player wins, -1: second player wins", least=-1, most=1),
         )
         if drawing.is_empty:
             self._panel.show(drawing)
@@ -467,8 +467,8 @@ class GameView:
 
     def _say(self) -> None:
         last = len(self._walked.actions)
-        moved = f", {self._walked.words[self._ply - 1]} was played" if self._ply else ""
-        self._where.set_text(f"{self._ply} of {last}{moved}")
+        moved = f": {self._walked.words[self._ply - 1]}" if self._ply else ""
+        self._where.set_text(f"Move {self._ply} of {last}{moved}")
         ply = self._searched_ply()
         if ply is None:
             if self._ply == last:

@@ -19,8 +19,10 @@ from zerofleet.services.dashboard.frame import (
     NothingThereError,
     Visit,
     asked_number,
+    numbered_start,
     said_heading,
 )
+from zerofleet.services.dashboard.match_page import MATCH_KINDS, REASONS, player_words
 from zerofleet.services.dashboard.sources import Sources
 from zerofleet.services.dashboard.toolkit import Table, TableColumn, events, ui
 
@@ -28,7 +30,6 @@ PAGE_GAMES = 50
 MOST_LOOKED_AT = 20_000
 KINDS = ("selfplay", "match", "gate", "rating", "trial")
 RESULTS = {"first": 1, "draw": 0, "second": -1}
-REASONS = ("rules", "resign")
 _SHOWN_MOVES = 60  # characters
 
 _SCANNED = """
@@ -60,15 +61,24 @@ SELECT
     ) AS t) AS games
 """
 
-_RESULT_WORDS = {1: "first won", 0: "draw", -1: "second won"}
+_RESULT_WORDS = {1: "first player won", 0: "draw", -1: "second player won"}
+_CHOICES = {
+    **MATCH_KINDS,
+    "selfplay": "self-play",
+    "match": "any match",
+    "first": "first player won",
+    "second": "second player won",
+    **REASONS,
+}
+"""Words for the values of the filters; other values are their own words."""
 _COLUMNS = (
-    TableColumn("at", "stored, UTC"),
-    TableColumn("kind", "kind"),
-    TableColumn("players", "players"),
-    TableColumn("result", "result"),
-    TableColumn("reason", "by"),
-    TableColumn("length", "plies", figure=True),
-    TableColumn("moves", "moves"),
+    TableColumn("at", "Stored, UTC"),
+    TableColumn("kind", "Kind"),
+    TableColumn("players", "Players"),
+    TableColumn("result", "Result"),
+    TableColumn("reason", "Ended by"),
+    TableColumn("length", "Plies", figure=True),
+    TableColumn("moves", "Moves"),
 )
 
 
@@ -95,7 +105,7 @@ class GameFilter:
             kind=_one_of(parameters, "kind", KINDS),
             model=asked_number(parameters, "model"),
             result=_one_of(parameters, "result", tuple(RESULTS)),
-            reason=_one_of(parameters, "reason", REASONS),
+            reason=_one_of(parameters, "reason", tuple(REASONS)),
             least=asked_number(parameters, "least"),
             most=asked_number(parameters, "most"),
             day=_day(parameters),
@@ -208,7 +218,7 @@ def statement_of(chosen: GameFilter, before: str | None) -> tuple[str, dict[str,
 def _listed(values: dict[str, Any]) -> ListedGame:
     first, second = values["first_model"], values["second_model"]
     if values["match_kind"] is not None:
-        players = f"{values['player']} and {values['opponent']}"
+        players = f"{player_words(values['player'])} and {player_words(values['opponent'])}"
     else:
         players = f"model {first}" if second in (None, first) else f"models {first} and {second}"
     return ListedGame(
@@ -293,20 +303,20 @@ def _filters(visit: Visit, chosen: GameFilter) -> None:
 
     with ui.element("div").classes("zf-tools"):
         for name, label, known in (
-            ("kind", "kind", KINDS),
-            ("result", "result", tuple(RESULTS)),
-            ("reason", "ended by", REASONS),
+            ("kind", "Kind", KINDS),
+            ("result", "Result", tuple(RESULTS)),
+            ("reason", "Ended by", tuple(REASONS)),
         ):
             ui.select(
-                {"": "any", **{each: each for each in known}},
+                {"": "any", **{each: _CHOICES.get(each, each) for each in known}},
                 label=label,
                 value=getattr(chosen, name) or "",
                 on_change=choose(name),
             ).props("dense outlined options-dense").classes("zf-field")
-        enter("model", "model", "number")
-        enter("least", "plies from", "number")
-        enter("most", "plies to", "number")
-        enter("day", "day (UTC)", "date")
+        enter("model", "Model", "number")
+        enter("least", "Plies from", "number")
+        enter("most", "Plies to", "number")
+        enter("day", "Day, UTC", "date")
         if chosen != GameFilter():
             ui.link("all games", visit.link("/games")).classes("zf-link")
 
@@ -317,12 +327,12 @@ def _list(visit: Visit, chosen: GameFilter, page: GamePage, *, first: bool) -> N
             "key": game.game_uid,
             "at_link": visit.link(f"/games/{game.game_uid}"),
             "at": f"{game.ingested_at:%d %b %H:%M:%S}",
-            "kind": game.kind,
+            "kind": _CHOICES.get(game.kind, game.kind),
             "players": game.players,
             "result": _RESULT_WORDS[game.result],
-            "reason": game.reason,
+            "reason": _CHOICES.get(game.reason, game.reason),
             "length": game.length,
-            "moves": game.moves,
+            "moves": numbered_start(game.moves, _SHOWN_MOVES),
         }
         for game in page.games
     ]

@@ -26,6 +26,7 @@ from zerofleet.services.dashboard.frame import (
     NothingThereError,
     Visit,
     asked_number,
+    numbered_start,
     page_links,
 )
 from zerofleet.services.dashboard.sources import Sources
@@ -35,18 +36,22 @@ from zerofleet.verdict import Pair, judge, llr_bound, llr_walk
 OUTCOMES = ("0", "½", "1", "1½", "2")
 
 MATCH_COLUMNS = (
-    TableColumn("began", "began, UTC"),
-    TableColumn("kind", "kind"),
-    TableColumn("player", "player"),
-    TableColumn("opponent", "opponent"),
-    TableColumn("record", "won, drawn, lost", figure=True),
-    TableColumn("score", "score", figure=True),
-    TableColumn("pairs", "pairs", optional=True),
+    TableColumn("began", "Began, UTC"),
+    TableColumn("kind", "Kind"),
+    TableColumn("player", "Player"),
+    TableColumn("opponent", "Opponent"),
+    TableColumn("record", "Won / drawn / lost", figure=True),
+    TableColumn("score", "Score", figure=True),
+    TableColumn("pairs", "Pairs", optional=True),
     TableColumn("llr", "LLR", optional=True),
-    TableColumn("verdict", "verdict"),
+    TableColumn("verdict", "Verdict"),
 )
 
 KINDS = ("gate", "rating", "trial")
+MATCH_KINDS = {"gate": "promotion match", "rating": "rating games", "trial": "test match"}
+"""Words for the kinds of matches."""
+REASONS = {"rules": "the rules", "resign": "resignation"}
+"""Words for the reasons why games end."""
 PAGE_MATCHES = 30
 _SHOWN_GAMES = 30
 _SHOWN_MOVES = 80  # characters
@@ -92,13 +97,13 @@ ORDER BY h.match_id DESC
 _SECONDS = 3.0
 _LIST_SECONDS = 10.0
 _GAME_COLUMNS = (
-    TableColumn("at", "stored, UTC"),
-    TableColumn("opening", "opening", figure=True),
-    TableColumn("first", "began"),
-    TableColumn("score", "points of the player", figure=True),
-    TableColumn("reason", "by"),
-    TableColumn("length", "plies", figure=True),
-    TableColumn("moves", "moves"),
+    TableColumn("at", "Stored, UTC"),
+    TableColumn("opening", "Opening", figure=True),
+    TableColumn("first", "First player"),
+    TableColumn("score", "Points of the player", figure=True),
+    TableColumn("reason", "Ended by"),
+    TableColumn("length", "Plies", figure=True),
+    TableColumn("moves", "Moves"),
 )
 _POINTS = {1.0: "1", 0.5: "½", 0.0: "0"}
 
@@ -109,7 +114,7 @@ def match_row(visit: Visit, row: Any) -> dict[str, Any]:  # noqa: ANN401  a row 
         "key": row.match_id,
         "began": f"{row.created_at:%d %b %H:%M}",
         "began_link": visit.link("/match", match=row.match_id),
-        "kind": row.kind,
+        "kind": MATCH_KINDS[row.kind],
         **_player(visit, "player", row.player),
         **_player(visit, "opponent", row.opponent),
         **gate_cells(row),
@@ -130,7 +135,7 @@ def gate_cells(row: Any) -> dict[str, Any]:  # noqa: ANN401
     if score is None and row.games:
         score = 100 * (row.wins + row.draws / 2) / row.games
     return {
-        "record": f"{row.wins} {row.draws} {row.losses}" if row.games else NONE,
+        "record": f"{row.wins} / {row.draws} / {row.losses}" if row.games else NONE,
         "score": NONE if score is None else f"{score:.1f}%",
         "verdict": verdict_words(row),
         **counts_cell(row.pentanomial),
@@ -143,7 +148,7 @@ def verdict_words(row: Any) -> str:  # noqa: ANN401
     if row.kind != "gate":
         return f"{row.games or 'none'} of {row.most_games} games"
     if row.verdict is None:
-        return f"undecided: {row.games} of {row.most_games} games"
+        return f"In progress ({row.games} of {row.most_games} games)"
     return f"{row.verdict} by {row.decided_by}" if row.decided_by else str(row.verdict)
 
 
@@ -155,7 +160,7 @@ def counts_cell(pentanomial: list[int] | None) -> dict[str, Any]:
     return {
         "pairs": NONE,
         "pairs_counts": list(pentanomial) if pentanomial and sum(pentanomial) else None,
-        "pairs_title": f"pairs by points: {', '.join(words)}",
+        "pairs_title": f"Pairs by points: {', '.join(words)}",
     }
 
 
@@ -316,7 +321,7 @@ class MatchView:
                 self._title = ui.label("Match").classes("zf-title")
                 self._title.props('role="heading" aria-level="1"')
                 if not newest:
-                    ui.link("the present match", visit.link("/match")).classes("zf-link")
+                    ui.link("Current match", visit.link("/match")).classes("zf-link")
             self._status = ui.label("").classes("zf-note").props('role="status"')
             self._facts = ui.element("dl").classes("zf-facts")
         with ui.element("div").classes("zf-panels"):
@@ -328,16 +333,16 @@ class MatchView:
             self._score = ChartPanel(
                 "Score",
                 "Appears with the first complete pair.",
-                note="Mean points per game of the first player, over complete pairs.",
+                note="Of the player named first, in complete pairs: a win counts 100%, a draw 50%.",
             )
             self._outcomes = ChartPanel(
                 "Pairs by points",
                 "Appears when the match's first opening was played with both colours.",
-                note="Points of the first player in both games of an opening.",
+                note="Points of the player named first in both games of an opening.",
             )
             self._in_play = InPlayBoards(game_board)
         with ui.element("section").classes("zf-panel zf-wide"):
-            ui.label("Its newest games").classes("zf-title").props('role="heading" aria-level="2"')
+            ui.label("Newest games").classes("zf-title").props('role="heading" aria-level="2"')
             self._games = Table(_GAME_COLUMNS, "Games appear as soon as they are over.")
 
     def show(self, found: ShownMatch | None) -> None:
@@ -363,13 +368,15 @@ class MatchView:
         """Draw the curves and the pairs."""
         match = found.match
         points = accumulate(pair.points / 2 for pair in found.pairs)
-        means = [total / number for number, total in enumerate(points, 1)]
+        means = [100 * total / number for number, total in enumerate(points, 1)]
         self._score.show(
             Drawing(
                 [ChartLine("score", _from_one(means), BLUE, dots=len(means) < 2)],
                 ChartAxis(name="pairs", least=0, most=float(match.games // 2), whole=True),
-                ChartAxis(least=0, most=1),
-                {"even": 0.5} if match.rule is None else {"threshold": match.rule.threshold},
+                ChartAxis(name="score, %", least=0, most=100),
+                {"even": 50}
+                if match.rule is None
+                else {"promoted above": 100 * match.rule.threshold},
             )
         )
         counts = [float(count) for count in _outcomes(found)]
@@ -378,7 +385,7 @@ class MatchView:
             Drawing(
                 [ChartLine("pairs", columns, BLUE, columns=True)],
                 ChartAxis("category", "points", categories=OUTCOMES),
-                ChartAxis(least=0, whole=True),
+                ChartAxis(name="pairs", least=0, whole=True),
             )
         )
         is_sequential = match.rule is not None and match.rule.sprt_error is not None
@@ -391,7 +398,7 @@ class MatchView:
                 Drawing(
                     [ChartLine("LLR", _from_one(ratios), BLUE, dots=len(ratios) < 2)],
                     ChartAxis(name="pairs", least=0, whole=True),
-                    ChartAxis(least=-end, most=end),
+                    ChartAxis(name="LLR", least=-end, most=end),
                     {"promotes": bound, "rejects": -bound},
                 )
             )
@@ -399,39 +406,41 @@ class MatchView:
     def _show_facts(self, found: ShownMatch) -> None:
         match, history = found.match, found.history
         facts = [
-            ("state", verdict_words(history)),
+            ("Status", verdict_words(history)),
         ]
         if history.games:
-            record = f"{history.wins} {history.draws} {history.losses}"
-            facts.append(("won, drawn, lost", record))
+            record = f"{history.wins} / {history.draws} / {history.losses}"
+            facts.append(("Won / drawn / lost", record))
         if match.rule is not None:
             grounds = judge(match, found.pairs).grounds
-            score = "none yet" if grounds.score is None else f"{100 * grounds.score:.1f}%"
-            counted = "none yet, it counts from the first opening on"
+            score = (
+                "no counted game yet" if grounds.score is None else f"{100 * grounds.score:.1f}%"
+            )
+            counted = "no pair is complete yet"
             if grounds.games_counted or grounds.duplicates:
-                counted = f"{grounds.games_counted} games, {grounds.duplicates} duplicates left out"
+                counted = f"{grounds.games_counted} games, without {grounds.duplicates} duplicates"
             facts += [
-                ("score over counted games", score),
-                ("counted", counted),
-                ("promoted above", f"{100 * match.rule.threshold:.1f}%"),
+                ("Score of counted games", score),
+                ("Counted", counted),
+                ("Promoted above", f"{100 * match.rule.threshold:.1f}%"),
             ]
             if match.rule.sprt_elo is not None and match.rule.sprt_error is not None:
                 low, high = match.rule.sprt_elo
-                llr = "none yet" if grounds.llr is None else f"{grounds.llr:+.2f}"
+                llr = "no pair is complete yet" if grounds.llr is None else f"{grounds.llr:+.2f}"
                 bound = llr_bound(match.rule.sprt_error)
                 facts += [
                     ("LLR", f"{llr}, bounds ±{bound:.2f}"),
-                    ("sequential test", f"{low:+g} against {high:+g} Elo"),
+                    ("Sequential test (SPRT)", f"{low:+g} against {high:+g} Elo"),
                 ]
         elif history.games:
             score = (history.wins + history.draws / 2) / history.games
-            facts.append(("score", f"{100 * score:.1f}%"))
+            facts.append(("Score", f"{100 * score:.1f}%"))
         facts += [
-            ("simulations a move", f"{match.num_simulations:,}"),
-            ("began", f"{match.created_at:%Y-%m-%d %H:%M:%S} UTC"),
+            ("Simulations per move", f"{match.num_simulations:,}"),
+            ("Began", f"{match.created_at:%Y-%m-%d %H:%M:%S} UTC"),
         ]
         if match.left_out:
-            facts.append(("left out", match.left_out))
+            facts.append(("Could not be played", match.left_out))
         self._facts.clear()
         with self._facts:
             for name, words in facts:
@@ -450,9 +459,9 @@ class MatchView:
             "opening": game.opening + 1,
             "first": player_words(first),
             "score": _POINTS[game.score],
-            "reason": game.remark or game.reason,
+            "reason": game.remark or REASONS.get(game.reason, game.reason),
             "length": game.length,
-            "moves": game.moves,
+            "moves": numbered_start(game.moves, _SHOWN_MOVES),
         }
 
 
@@ -472,14 +481,14 @@ class MatchList:
             with ui.element("div").classes("zf-panel-head"):
                 ui.label("Matches").classes("zf-title").props('role="heading" aria-level="2"')
                 with ui.element("div").classes("zf-tools"):
-                    for words, value in (("all", None), *((each, each) for each in KINDS)):
+                    for value, words in {None: "all", **MATCH_KINDS}.items():
                         link = ui.link(words, visit.link("/match", kind=value)).classes("zf-link")
                         if (value or "") == kind:
                             link.props('aria-current="page"')
             self._table = Table(
                 MATCH_COLUMNS,
-                "The evaluator's first match appears with the second model. In a run without a "
-                "gate it appears with the first rating games.",
+                "The first match appears with the second model. In a run without promotion "
+                "matches it appears with the first rating games.",
             )
             self._tools = ui.element("div").classes("zf-tools")
 
@@ -504,14 +513,14 @@ class MatchList:
 
 
 def _purpose(kind: str) -> str:
-    return {"gate": "Gate", "rating": "Rating", "trial": "Test match"}[kind]
+    return MATCH_KINDS[kind].capitalize()
 
 
 def _doing(figures: EvaluatorFigures) -> str:
     """Return what the evaluator is doing."""
     if figures.match_in_play:
         return (
-            f"The gate plays model {figures.candidate} now: {figures.match_games:,} of at most "
+            f"Model {figures.candidate} is being evaluated: {figures.match_games:,} of at most "
             f"{figures.match_most_games:,} games are stored."
         )
     if figures.trial_in_play:
@@ -524,7 +533,7 @@ def _doing(figures: EvaluatorFigures) -> str:
             f"Model {figures.rating_player} is being rated: {figures.rating_player_games:,} of "
             f"{figures.rating_player_most_games:,} games against all its opponents."
         )
-    return "The evaluator plays no match now."
+    return "No match is in progress."
 
 
 def _outcomes(found: ShownMatch) -> Sequence[int]:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from zerofleet.fleet.report import rating_text
+from zerofleet.fleet.report import POSITION_WORDS, rating_text
 from zerofleet.games.notation import whole_number
 from zerofleet.prediction import FP32
 from zerofleet.services.dashboard.frame import (
@@ -124,51 +124,51 @@ ORDER BY h.match_id DESC
 
 _SECONDS = 10.0
 _COLUMNS = (
-    TableColumn("version", "model"),
-    TableColumn("published", "published, UTC"),
-    TableColumn("step", "step", figure=True),
-    TableColumn("elo", "Elo, 95%", figure=True),
-    TableColumn("promoted", "promoted, UTC"),
-    # A run without a gate shows none of these.
-    TableColumn("against", "gate against", optional=True),
-    TableColumn("record", "won, drawn, lost", figure=True, optional=True),
-    TableColumn("score", "score", figure=True, optional=True),
-    TableColumn("pairs", "pairs", optional=True),
+    TableColumn("version", "Model"),
+    TableColumn("published", "Published, UTC"),
+    TableColumn("step", "Step", figure=True),
+    TableColumn("elo", "Elo ± 95%", figure=True),
+    TableColumn("promoted", "Promoted, UTC"),
+    # A run without promotion matches shows none of these.
+    TableColumn("against", "Opponent", optional=True),
+    TableColumn("record", "Won / drawn / lost", figure=True, optional=True),
+    TableColumn("score", "Score", figure=True, optional=True),
+    TableColumn("pairs", "Pairs", optional=True),
     TableColumn("llr", "LLR", optional=True),
-    TableColumn("verdict", "verdict", optional=True),
-    TableColumn("precisions", "precisions"),
-    TableColumn("sha256", "sha256"),
+    TableColumn("verdict", "Verdict", optional=True),
+    TableColumn("precisions", "Precisions"),
+    TableColumn("sha256", "SHA-256"),
 )
 
 _LOSS_NAMES = (
-    ("policy_loss", "policy loss, nats"),
-    ("value_loss", "value loss, squared error"),
-    ("policy_entropy", "entropy of the network's policy, nats"),
-    ("target_entropy", "entropy of the search's policy, nats"),
-    ("search_kl", "KL of the search over the network, nats"),
-    ("policy_agreement", "network and search agree"),
-    ("explained_variance", "explained variance of the value"),
-    ("value_bias", "bias of the value"),
+    ("policy_loss", "Policy loss, nats"),
+    ("value_loss", "Value loss, squared error"),
+    ("policy_entropy", "Policy entropy of the network, nats"),
+    ("target_entropy", "Policy entropy of the search, nats"),
+    ("search_kl", "KL divergence of search and network, nats"),
+    ("policy_agreement", "Policy agreement, share of positions"),
+    ("explained_variance", "Explained variance of the value"),
+    ("value_bias", "Bias of the value"),
 )
 _LOSS_COLUMNS = (
-    TableColumn("name", "measured"),
-    TableColumn("train", "trained on", figure=True),
-    TableColumn("held_out", "held out", figure=True),
+    TableColumn("name", "Measurement"),
+    TableColumn("train", "Training", figure=True),
+    TableColumn("held_out", "Validation", figure=True),
 )
 _EXAM_COLUMNS = (
-    TableColumn("at", "taken, UTC"),
-    TableColumn("kind", "exam"),
-    TableColumn("errors", "errors", figure=True),
-    TableColumn("prior", "prior errors", figure=True),
-    TableColumn("value_error", "value error", figure=True),
-    TableColumn("simulations", "simulations", figure=True),
+    TableColumn("at", "Taken, UTC"),
+    TableColumn("kind", "Exam"),
+    TableColumn("errors", "Errors", figure=True),
+    TableColumn("prior", "Network-only errors", figure=True),
+    TableColumn("value_error", "Value error", figure=True),
+    TableColumn("simulations", "Simulations", figure=True),
 )
 _VARIANT_COLUMNS = (
-    TableColumn("precision", "precision"),
-    TableColumn("state", "state"),
-    TableColumn("policy_kl", "policy KL, nats", figure=True),
-    TableColumn("value_difference", "value difference", figure=True),
-    TableColumn("trial", "test match against fp32", figure=True, optional=True),
+    TableColumn("precision", "Precision"),
+    TableColumn("state", "Status"),
+    TableColumn("policy_kl", "Policy KL, nats", figure=True),
+    TableColumn("value_difference", "Value difference", figure=True),
+    TableColumn("trial", "Test match against fp32", figure=True, optional=True),
 )
 
 
@@ -186,11 +186,12 @@ def add_models_page(frame: Frame) -> None:
         with ui.element("section").classes("zf-panel zf-wide"):
             with ui.element("div").classes("zf-panel-head"):
                 ui.label("Models").classes("zf-title").props('role="heading" aria-level="1"')
-                ui.link("Two models on one position", visit.link("/compare")).classes("zf-link")
+                ui.link("Compare two models", visit.link("/compare")).classes("zf-link")
             ui.label(
                 f"Elo is relative to the oldest model that played. {rated_words(visit.run)} "
-                "Pairs of the gate are counted by the candidate's points: 0, ½, 1, 1½ and 2. "
-                "LLR rejects at its left end and promotes at its right one."
+                "Pairs of promotion matches are counted by the model's points: 0, ½, 1, 1½ and 2. "
+                "LLR is the log-likelihood ratio: it rejects at its left end and promotes at its "
+                "right end."
             ).classes("zf-note")
             table = Table(_COLUMNS, "The first model appears when the trainer publishes it.")
             tools = ui.element("div").classes("zf-tools")
@@ -303,9 +304,9 @@ class ModelView:
                 )
                 with ui.element("div").classes("zf-tools"):
                     for words, path, more in (
-                        ("its games", "/games", {"model": version}),
-                        ("play it", "/play", {"model": version}),
-                        ("compare with another model", "/compare", {"models": version}),
+                        ("Games", "/games", {"model": version}),
+                        ("Play", "/play", {"model": version}),
+                        ("Compare with another model", "/compare", {"models": version}),
                     ):
                         ui.link(words, visit.link(path, **more)).classes("zf-link")
             self._facts = ui.element("dl").classes("zf-facts")
@@ -352,16 +353,19 @@ class ModelView:
         promoted = "not promoted"
         if model.promoted_at is not None:
             promoted = f"{model.promoted_at:%Y-%m-%d %H:%M:%S} UTC by {model.actor}"
-            promoted += ", the best now" if model.is_best else ""
+            promoted += ", the current best" if model.is_best else ""
         self._facts.clear()
         with self._facts:
             for name, words in (
-                ("step", f"{model.step:,}"),
-                ("published", f"{model.published_at:%Y-%m-%d %H:%M:%S} UTC"),
-                ("promoted", promoted),
-                ("Elo, 95%", rated),
-                ("sha256", model.sha256),
-                ("file", "may be gone (retention)" if model.removed_at else model.location),
+                ("Step", f"{model.step:,}"),
+                ("Published", f"{model.published_at:%Y-%m-%d %H:%M:%S} UTC"),
+                ("Promoted", promoted),
+                ("Elo ± 95%", rated),
+                ("SHA-256", model.sha256),
+                (
+                    "File",
+                    "may be deleted (retention)" if model.removed_at else model.location,
+                ),
             ):
                 with ui.element("div"):
                     with ui.element("dt").classes("zf-name"):
@@ -377,9 +381,9 @@ class ModelView:
         return {
             "key": number,
             "at": moment(row.at),
-            "kind": row.kind,
+            "kind": POSITION_WORDS.get(row.kind, row.kind),
             "kind_link": link,
-            "errors": f"{row.errors:,} of {row.positions:,}{of}, {row.error_percent}%",
+            "errors": f"{row.error_percent}% ({row.errors:,} of {row.positions:,}{of})",
             "prior": _percent(row.prior_error_percent),
             "value_error": _figure(row.value_error, 3),
             "simulations": f"{row.num_simulations:,}",
@@ -412,11 +416,11 @@ def _variant_row(row: Any) -> dict[str, Any]:  # noqa: ANN401
     trial = NONE
     if row.games:
         score = 100 * (row.wins + row.draws / 2) / row.games
-        trial = f"{row.wins} {row.draws} {row.losses}: {score:.1f}%"
+        trial = f"{row.wins} / {row.draws} / {row.losses}: {score:.1f}%"
     return {
         "key": row.precision,
         "precision": row.precision,
-        "state": "served" if row.accepted else f"refused: {row.reason}",
+        "state": "Served" if row.accepted else f"Rejected: {row.reason}",
         "policy_kl": _figure(row.policy_kl, 4),
         "value_difference": _figure(row.value_difference, 4),
         "trial": trial,

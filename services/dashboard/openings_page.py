@@ -273,7 +273,7 @@ class OpeningsView:
             self._scores = ChartPanel(
                 "Score of each move",
                 "No promoted model has played self-play games yet.",
-                note="Points per game of the player who makes the move.",
+                note="For the player who makes the move: a win counts 100%, a draw 50%.",
             )
 
     async def open(self) -> None:
@@ -320,9 +320,10 @@ class OpeningsView:
             self._reached.set_text("No model has been promoted yet.")
             return
         total = next(len(m.games) for m in self._openings.models if m.version == shown.version)
-        reached = f"{shown.games:,} of {total:,} games of model {shown.version} reach this position"
+        model = f"model {shown.version}"
+        reached = f"{shown.games:,} of {total:,} games of {model} reach this position."
         if shown.in_openings:
-            reached += f". {shown.in_openings:,} more reach it in a random opening"
+            reached += f" {shown.in_openings:,} more reach it in a random opening."
         self._reached.set_text(reached)
         self._table.show([self._row(shown, each, line) for each in shown.moves[:20]])
         self._example.set_visibility(shown.uid is not None)
@@ -350,7 +351,7 @@ class OpeningsView:
         state = State(self._game_board.game)
         with self._line:
             for ply, action in enumerate(self._actions):
-                words = f"{ply + 1} {state.action_to_string(action)}"
+                words = f"{ply + 1}. {state.action_to_string(action)}"
                 state.apply(action)
                 button = ui.button(words, on_click=partial(self._cut, ply + 1))
                 button.props("flat dense no-caps")
@@ -380,7 +381,7 @@ class OpeningsView:
                 ChartLine(
                     move,
                     [
-                        (float(x), next_move.score)
+                        (float(x), 100 * next_move.score)
                         for x, each in enumerate(by_model)
                         for next_move in each.moves
                         if next_move.move == move
@@ -389,8 +390,8 @@ class OpeningsView:
                     dots=True,
                 )
             )
-        self._shares.show(Drawing(shares, axis, ChartAxis(name="%", least=0, most=100)))
-        self._scores.show(Drawing(scores, axis, ChartAxis(least=0, most=1)))
+        self._shares.show(Drawing(shares, axis, ChartAxis(name="% of games", least=0, most=100)))
+        self._scores.show(Drawing(scores, axis, ChartAxis(name="score, %", least=0, most=100)))
 
     def _row(self, shown: OpeningPosition, each: NextMove, line: list[str]) -> dict[str, object]:
         return {

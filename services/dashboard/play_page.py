@@ -28,6 +28,7 @@ from zerofleet.services.dashboard.frame import (
     asked_actions,
     asked_choice,
     asked_start,
+    numbered,
     said_heading,
     there_are,
 )
@@ -124,7 +125,7 @@ class SimulationsField:
         self._changed = changed
         most = described.max_simulations
         field = ui.number(
-            "simulations", value=self.value, min=1, max=most, precision=0, on_change=self._choose
+            "Simulations", value=self.value, min=1, max=most, precision=0, on_change=self._choose
         )
         field.props(f'{props} hint="1 to {most:,}"').classes("zf-field")
         self._message = ui.label("").classes("zf-trouble").props('role="alert"')
@@ -193,7 +194,7 @@ class ComparedModel:
         self.version = version
         self._view = view
         with ui.element("section").classes("zf-panel zf-side"):
-            ui.select(versions, label="model", value=version, on_change=self._choose).props(
+            ui.select(versions, label="Model", value=version, on_change=self._choose).props(
                 "dense outlined options-dense"
             )
             self._value = ui.label("").classes("zf-figure").props('role="status"')
@@ -234,9 +235,9 @@ class ComparedModel:
         self._table.show_search(candidates)
         self._board.draw_marks(visit_marks(candidates), best=table.best_action)
         self._value.set_text(
-            f"{table.best_action_string}, value {table.root_value * side:+z.3f} for the first "
-            f"player after {table.simulations:,} simulations, {table.network_value * side:+z.3f} "
-            "before"
+            f"Best move: {table.best_action_string}. Value for the first player: "
+            f"{table.root_value * side:+z.3f} after {table.simulations:,} simulations, "
+            f"{table.network_value * side:+z.3f} before."
         )
 
     def say(self, words: str) -> None:
@@ -299,13 +300,13 @@ class CompareView:
 
     async def _replay(self, models: Sequence[ComparedModel]) -> None:
         self._line = await asyncio.to_thread(self._line.at, tuple(self._actions))
-        self._shown_line.set_text(self._line.text or "the start")
+        self._shown_line.set_text(numbered(self._line.words) or "Start position")
         if self._has_moved:
             self._has_moved = False
             self._set_address()
         over = self._line.result is not None
         for model in models:
-            words = "the game is over" if over else "searches"
+            words = "The game is over." if over else "Searching ..."
             model.show(self._actions, words, partial(self._begin_search, model, over=over))
 
     def _resume(self) -> None:
@@ -460,12 +461,12 @@ class PlayView:
         self._value_shown = True
         with ui.element("div").classes("zf-tools"):
             ui.select(
-                versions, label="model", value=self._version, on_change=self._choose_version
+                versions, label="Model", value=self._version, on_change=self._choose_version
             ).classes("zf-field")
-            ui.select(_SIDES, label="you are", value=self._side, on_change=self._choose_side)
+            ui.select(_SIDES, label="You play", value=self._side, on_change=self._choose_side)
             self._simulations = SimulationsField(visit, described, self._moved)
-            ui.switch("hints", value=self._hints, on_change=self._choose_hints)
-            ui.switch("value", value=True, on_change=self._choose_value)
+            ui.switch("Hints", value=self._hints, on_change=self._choose_hints)
+            ui.switch("Value", value=True, on_change=self._choose_value)
         with ui.element("div").classes("zf-play"):
             with ui.element("section").classes("zf-panel"):
                 self._status = ui.label().classes("zf-title").props('role="status"')
@@ -534,7 +535,7 @@ class PlayView:
         self._expected.set_text("")
         if over:
             self._say_result(line)
-        self._shown_line.set_text(line.text)
+        self._shown_line.set_text(numbered(line.words))
         if self._setup is not None:
             self._setup.show(line.position)
         self._status.set_text(self._words(line, mine=mine, over=over))
@@ -726,9 +727,9 @@ class PlayView:
                 return f"The {winner} player won{how}."
             return f"You won{how}." if winner == self._side else f"The model won{how}."
         if not mine:
-            return "The model searches."
+            return "The model is searching."
         to_play = ("first", "second")[line.to_play]
-        return f"The {to_play} player is to play." if self._side == "both" else "Your action."
+        return f"The {to_play} player is to play." if self._side == "both" else "Your move."
 
     def _complain(self, words: str) -> None:
         self._trouble.set_text(words)

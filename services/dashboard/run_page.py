@@ -12,6 +12,7 @@ from typing import Any, Literal, cast
 from zerofleet.database.metrics import TrainingWarning
 from zerofleet.exam import has_exam
 from zerofleet.fleet.figures import Z_95
+from zerofleet.fleet.report import POSITION_WORDS, warning_text
 from zerofleet.services.dashboard.charts import (
     BLUE,
     GREEN,
@@ -19,6 +20,7 @@ from zerofleet.services.dashboard.charts import (
     ORANGE,
     PURPLE,
     RED,
+    TIME_NAME,
     ChartAxis,
     ChartLine,
     ChartPanel,
@@ -38,6 +40,14 @@ Scale = Literal["time", "games", "steps"]
 _SECONDS = 10.0
 _BLOCKS = f"Appears with the first {BLOCK_GAMES} games of self-play."
 _MEASURED = "Appears with the trainer's first measurement."
+_TRAINING, _VALIDATION = "training", "validation"
+_USUAL = {
+    "tic_tac_toe": "Usual on two cores: 0% after 20 seconds.",
+    "connect_four": "Usual on two cores: about 3% after 10 minutes and 2% after an hour.",
+    "othello": "Usual on two cores: about 2% after two hours, at 400 simulations.",
+}
+"""Exam errors with search, of the run files in ``runs``: docs/how-to/is-my-run-learning.md."""
+_USUAL_GO9 = "Usual on two cores: about +500 after an hour."
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +93,8 @@ class TimeScale:
     def axis(self) -> ChartAxis:
         """Return the options of the axis."""
         if self.scale == "time":
-            return ChartAxis("time", least=self._ends[0], most=self._ends[1])
-        name = "games of self-play" if self.scale == "games" else "SGD steps"
+            return ChartAxis("time", TIME_NAME, least=self._ends[0], most=self._ends[1])
+        name = "self-play games" if self.scale == "games" else "training steps"
         return ChartAxis("value", name)
 
     def x(self, at: datetime) -> float | None:
@@ -101,7 +111,7 @@ class TimeScale:
             return self._marks[-1][1]
         (from_at, from_x), (to_at, to_x) = self._marks[after - 1], self._marks[after]
         share = (seconds - from_at) / (to_at - from_at) if to_at > from_at else 1.0
-        return round(from_x + share * (to_x - from_x), 1)
+        return round(from_x + share * (to_x - from_x))
 
     def points(self, rows: Sequence[Any], value: Callable[[Any], float | None]) -> list[Point]:
         """Return the points of a line through the rows that have a value.
@@ -134,26 +144,29 @@ class RunDrawings:
         return TimeScale(self.scale, self.curves)
 
     def elo(self) -> Drawing:
-        """Draw Elo of promoted models, with 95% intervals and the anchors."""
+        """Draw Elo of promoted models, with 95% intervals, the anchors, and what 0 means."""
         times = self.times
+        shown = [row for row in self.curves.ratings if row.elo is not None]
         rated = [
             (x, row.elo, Z_95 * row.elo_error)
-            for row in self.curves.ratings
-            if row.elo is not None and (x := times.x(row.at)) is not None
+            for row in shown
+            if (x := times.x(row.at)) is not None
         ]
+        reference = next((f"model {row.version}" for row in shown if row.elo_error == 0), "")
         line = ChartLine(
             "promoted models",
             [(x, round(elo, 1)) for x, elo, _ in rated],
             BLUE,
             dots=True,
-            bars=[(x, round(elo - half, 1), round(elo + half, 1)) for x, elo, half in rated],
+            band=[(x, round(elo - half, 1), round(elo + half, 1)) for x, elo, half in rated],
         )
-        ends = [y for _, low, high in line.bars for y in (low, high)]
-        y = _around([*ends, *self.curves.anchors.values()], "Elo", 100)
-        return Drawing([line], times.axis, y, levels=self.curves.anchors)
+        levels = {**self.curves.anchors, f"0: {reference or 'the oldest rated model'}": 0.0}
+        ends = [y for _, low, high in line.band for y in (low, high)]
+        y = _around([*ends, *levels.values()], "Elo", 100)
+        return Drawing([line], times.axis, y, levels=levels)
 
     def exam(self) -> Drawing:
-        """Draw error rates, of the search and of the prior alone, by kind of positions."""
+        """Draw error rates, with search and of the network only, by kind of positions."""
         colours = {"lines": BLUE, "random": BLUE, "good": ORANGE}
         lines: list[ChartLine] = []
         for kind, colour in colours.items():
@@ -161,19 +174,20 @@ class RunDrawings:
             if not rows:
                 continue
             searched = self.times.points(rows, lambda row: _percent(row.error_rate))
-            prior = self.times.points(rows, lambda row: _percent(row.prior_error_rate))
-            lines.append(ChartLine(f"{kind}, searched", searched, colour, dots=True))
-            if prior:
+            network = self.times.points(rows, lambda row: _percent(row.prior_error_rate))
+            words = POSITION_WORDS[kind]
+            lines.append(ChartLine(f"{words}, with search", searched, colour, dots=True))
+            if network:
                 lines.append(
-                    ChartLine(f"{kind}, prior alone", prior, colour, dashed=True, dots=True)
+                    ChartLine(f"{words}, network only", network, colour, dashed=True, dots=True)
                 )
-        return Drawing(lines, self.times.axis, ChartAxis(name="% of positions", least=0))
+        return Drawing(lines, self.times.axis, ChartAxis(name="errors, % of positions", least=0))
 
     def loss(self, part: Literal["policy_loss", "value_loss"], unit: str) -> Drawing:
         """Draw the loss on training and validation games, with a mark at each promotion."""
         lines = [
-            *self._measured("trained on", self.curves.trained, part, BLUE),
-            *self._measured("held out", self.curves.held_out, part, ORANGE),
+            *self._measured(_TRAINING, self.curves.trained, part, BLUE),
+            *self._measured(_VALIDATION, self.curves.held_out, part, ORANGE),
         ]
         values = [y for line in lines for _, y in line.points if y > 0]
         least, most = (
@@ -183,10 +197,10 @@ class RunDrawings:
         return Drawing(lines, self.times.axis, y, moments=self._promotions())
 
     def entropies(self) -> Drawing:
-        """Draw the entropies of the search's policy and of the network's."""
+        """Draw the entropies of the search's policy and of the network's, and their divergence."""
         lines = [
-            *self._measured("network", self.curves.trained, "policy_entropy", BLUE),
-            *self._measured("search", self.curves.trained, "target_entropy", ORANGE),
+            *self._measured("entropy, network", self.curves.trained, "policy_entropy", BLUE),
+            *self._measured("entropy, search", self.curves.trained, "target_entropy", ORANGE),
             *self._measured("KL(search || network)", self.curves.trained, "search_kl", PURPLE),
         ]
         return Drawing(lines, self.times.axis, ChartAxis(name="nats", least=0))
@@ -194,18 +208,18 @@ class RunDrawings:
     def agreement(self) -> Drawing:
         """Draw how often network and search prefer the same action."""
         lines = [
-            *self._measured("trained on", self.curves.trained, "policy_agreement", BLUE, 100),
-            *self._measured("held out", self.curves.held_out, "policy_agreement", ORANGE, 100),
+            *self._measured(_TRAINING, self.curves.trained, "policy_agreement", BLUE, 100),
+            *self._measured(_VALIDATION, self.curves.held_out, "policy_agreement", ORANGE, 100),
         ]
         return Drawing(lines, self.times.axis, ChartAxis(name="% of positions"))
 
     def explained(self) -> Drawing:
         """Draw how much of the results the value explains."""
         lines = [
-            *self._measured("trained on", self.curves.trained, "explained_variance", BLUE),
-            *self._measured("held out", self.curves.held_out, "explained_variance", ORANGE),
+            *self._measured(_TRAINING, self.curves.trained, "explained_variance", BLUE),
+            *self._measured(_VALIDATION, self.curves.held_out, "explained_variance", ORANGE),
         ]
-        return Drawing(lines, self.times.axis, ChartAxis(name="1 is perfect", most=1))
+        return Drawing(lines, self.times.axis, ChartAxis(name="explained variance", most=1))
 
     def calibration(self) -> Drawing:
         """Draw predicted values against results, by stage."""
@@ -216,7 +230,7 @@ class RunDrawings:
             ChartLine("predicted", predicted, BLUE, columns=True),
             ChartLine("actual", actual, ORANGE, columns=True),
         ]
-        return Drawing(lines, _STAGE_AXIS, ChartAxis(name="mean value"))
+        return Drawing(lines, _STAGE_AXIS, ChartAxis(name="mean value, player to move"))
 
     def stage_error(self) -> Drawing:
         """Draw the squared error of the value, by stage."""
@@ -231,8 +245,8 @@ class RunDrawings:
                 columns=True,
             )
             for name, split, colour in (
-                ("trained on", "train", BLUE),
-                ("held out", "held_out", ORANGE),
+                (_TRAINING, "train", BLUE),
+                (_VALIDATION, "held_out", ORANGE),
             )
         ]
         return Drawing(lines, _STAGE_AXIS, ChartAxis(name="squared error", least=0))
@@ -245,27 +259,27 @@ class RunDrawings:
                 None if row.samples_per_position is None else _rounded(row.samples_per_position)
             ),
         )
-        line = ChartLine("samples for each position", points, BLUE)
+        line = ChartLine("samples per position", points, BLUE)
         levels = {} if most is None else {"samples_per_position": most}
-        y = _around([0, most or 0, *(y for _, y in points)], "samples", 1)
+        y = _around([0, most or 0, *(y for _, y in points)], "samples per position", 1)
         return Drawing([line], self.times.axis, y, levels=levels)
 
-    def different_games(self) -> Drawing:
+    def unique_games(self) -> Drawing:
         """Draw the share of distinct games in a row, and of distinct positions in a batch."""
         lines = [
             ChartLine("games", self._played(lambda block: block.different_share * 100), BLUE),
-            *self._measured("positions drawn", self.curves.trained, "distinct_share", ORANGE, 100),
+            *self._measured(
+                "positions in a batch", self.curves.trained, "distinct_share", ORANGE, 100
+            ),
         ]
-        return Drawing(lines, self.times.axis, ChartAxis(name="% different", least=0, most=100))
+        return Drawing(lines, self.times.axis, ChartAxis(name="% unique", least=0, most=100))
 
     def lengths(self) -> Drawing:
         """Draw the lengths of games, in plies."""
         lines = [
             ChartLine("mean", self._played(lambda block: block.length), BLUE),
-            ChartLine("a tenth is shorter", self._played(lambda block: block.short), GREY),
-            ChartLine(
-                "a tenth is longer", self._played(lambda block: block.long), GREY, dashed=True
-            ),
+            ChartLine("10th percentile", self._played(lambda block: block.short), GREY),
+            ChartLine("90th percentile", self._played(lambda block: block.long), GREY, dashed=True),
         ]
         return Drawing(lines, self.times.axis, ChartAxis(name="plies", least=0))
 
@@ -294,12 +308,14 @@ class RunDrawings:
         rows = [row for row in self.curves.resignations if row.would_resign]
         wrong = self.times.points(rows, lambda row: _percent(row.wrong / row.would_resign))
         resigned = self._played(lambda block: 100 * block.resigned / block.games)
-        lines = [ChartLine("wrong", wrong, RED, dots=True)]
+        lines = [ChartLine("false resignations", wrong, RED, dots=True)]
         if any(y for _, y in resigned):
             lines.append(ChartLine("games resigned", resigned, GREEN))
         allowed = _percent(rows[-1].false_positive_share) if rows else None
         levels = {} if allowed is None else {f"allowed: {allowed:g}%": allowed}
-        y = _around([0, allowed or 0, *(y for line in lines for _, y in line.points)], "%", 1)
+        y = _around(
+            [0, allowed or 0, *(y for line in lines for _, y in line.points)], "% of games", 1
+        )
         return Drawing(lines, self.times.axis, y, levels=levels)
 
     def _stages(self, split: str) -> list[Any]:
@@ -331,12 +347,13 @@ class RunDrawings:
 
 
 def _around(values: Sequence[float], name: str, step: float) -> ChartAxis:
-    """Return an axis that holds all values and is divided into whole multiples of a step."""
+    """Return an axis in four parts that holds all values; labels are multiples of the step."""
     if not values:
         return ChartAxis(name=name)
-    least, most = math.floor(min(values) / step), math.ceil(max(values) / step)
-    parts = 4 * math.ceil(max(most - least, 1) / 4)
-    return ChartAxis(name=name, least=least * step, most=(least + parts) * step)
+    part = step * max(1, math.floor((max(values) - min(values)) / (4 * step)))
+    while (least := math.floor(min(values) / part) * part) + 4 * part < max(values):
+        part += step
+    return ChartAxis(name=name, least=least, most=least + 4 * part)
 
 
 def _time_ends(known: Sequence[float]) -> tuple[float, float] | tuple[None, None]:
@@ -392,11 +409,11 @@ class RunView:
         self._of_games: list[tuple[ChartPanel, str]] = []
         config = visit.run.config
         with ui.element("div").classes("zf-tools"):
-            scales = {"time": "time", "games": "games", "steps": "steps"}
+            scales = {"time": "Time", "games": "Games", "steps": "Steps"}
             ui.toggle(scales, value="time", on_change=self._choose_scale).props(
                 'dense no-caps unelevated aria-label="x axis"'
             )
-            ui.switch("smoothed", value=True, on_change=self._choose_smooth).props("dense")
+            ui.switch("Smoothed", value=True, on_change=self._choose_smooth).props("dense")
             self._read_so_far = ui.label().classes("zf-note").props('role="status"')
         self._warned: Sequence[TrainingWarning] = ()
         self._warnings = ui.element("div").classes("zf-warnings").props('role="status"')
@@ -420,10 +437,8 @@ class RunView:
         if stored is not None:
             read = sum(block.games for block in self._curves.blocks)
             of = "more than " if self._curves.more_are_stored else ""
-            words = f"Games read so far: {read:,} of {of}{stored:,}."
-            self._read_so_far.set_text(
-                f"{words} Charts of games, and charts over games, end there."
-            )
+            words = f"Loading history: {read:,} of {of}{stored:,} games."
+            self._read_so_far.set_text(f"{words} Charts are complete up to this point.")
         self._read_so_far.set_visibility(stored is not None)
         for panel, note in self._of_games:
             panel.note(f"{note} {words}".strip())
@@ -438,63 +453,69 @@ class RunView:
             for each in self._warned:
                 with ui.element("div").classes("zf-lamp"):
                     ui.element("span").classes("zf-light zf-warning")
-                    ui.label(each.warning).classes("zf-name")
-                    ui.label(each.words).classes("zf-words")
+                    ui.label(warning_text(each.warning, each.words)).classes("zf-words")
 
     def _strength(self, run: ShownRun) -> None:
-        self._panel(
-            RunDrawings.elo,
-            "Elo of promoted models",
-            "Appears when a promoted model has played rating games.",
-            "With 95% intervals, relative to the oldest model that played. Dashed are anchors, "
-            "opponents that never change: random play, search without a network, GNU Go. "
-            f"{rated_words(run)}".strip(),
-            wide=True,
-        )
+        """Draw the exam and Elo. The exam is the larger one: it compares with perfect play."""
         if has_exam(run.game):
             self._panel(
                 RunDrawings.exam,
                 "Exam errors",
                 "Appears with the first exam, after the first promotion.",
-                "Positions where perfect play is known and the model played worse.",
+                "Positions where the model plays worse than perfect play. "
+                f"{_USUAL.get(run.game, '')}".strip(),
+                wide=True,
             )
+        self._panel(
+            RunDrawings.elo,
+            "Elo of promoted models",
+            "Appears when a promoted model has played rating games.",
+            "The band is the 95% interval, relative to the oldest model that played. Dashed lines "
+            "are opponents that never change: random play, search without a network, GNU Go. "
+            f"{_USUAL_GO9 if run.game.startswith('go(size=9,') else ''} {rated_words(run)}".strip(),
+            wide=not has_exam(run.game),
+        )
 
     def _learning(self) -> None:
         self._panel(
             lambda drawings: drawings.loss("policy_loss", "nats"),
             "Policy loss",
             _MEASURED,
-            "Cross-entropy against the search's policy; thin lines are promotions.",
+            "Cross-entropy with the search's policy. Good: validation stays close to training. "
+            "Thin lines are promotions.",
         )
         self._panel(
             lambda drawings: drawings.loss("value_loss", "squared error"),
             "Value loss",
             _MEASURED,
-            "Against its target, between result and root values; thin lines are promotions.",
+            "The target lies between the game's result and the search's values. Thin lines are "
+            "promotions.",
         )
         self._panel(
             RunDrawings.entropies,
-            "Search against network",
+            "Policy entropy and KL divergence",
             _MEASURED,
-            "Entropy of the policies. What the search adds to the network is the KL between them.",
+            "The KL divergence is how far the search changes the network's policy. It shrinks "
+            "while the network learns.",
         )
         self._panel(
             RunDrawings.agreement,
-            "Network and search agree",
+            "Policy agreement",
             _MEASURED,
-            "Positions where both prefer the same action.",
+            "Positions where network and search prefer the same move.",
         )
         self._panel(
             RunDrawings.explained,
             "Explained variance of the value",
             _MEASURED,
-            "0 is no better than the mean result.",
+            "1 is perfect. 0 is no better than the mean result.",
         )
         self._panel(
             RunDrawings.calibration,
             "Value calibration by stage",
             _MEASURED,
-            "For the player to move, over the newest measurements, of held-out games where it can.",
+            "Good: predicted and actual are equal. Newest measurements, on validation games if "
+            "there are any.",
         )
         self._panel(
             RunDrawings.stage_error,
@@ -506,23 +527,24 @@ class RunView:
     def _play(self, most_reuse: float | None) -> None:
         self._panel(
             lambda drawings: drawings.reuse(most_reuse),
-            "Reuse",
+            "Sample reuse (replay ratio)",
             _MEASURED,
-            "Samples drawn for each position received since the run began.",
-        )
-        in_a_row = (
-            f"Share of distinct games among {BLOCK_GAMES} in a row, and of positions in a batch."
+            "Samples drawn for each position since the run began. Good: at the dashed line.",
         )
         self._panel(
-            RunDrawings.different_games, "Different games", _BLOCKS, in_a_row, of_games=True
+            RunDrawings.unique_games,
+            "Unique games",
+            _BLOCKS,
+            f"Of {BLOCK_GAMES} games in a row. Good: above 80%, in games longer than 16 plies.",
+            of_games=True,
         )
-        self._panel(RunDrawings.lengths, "Lengths of games", _BLOCKS, of_games=True)
-        self._panel(RunDrawings.results, "Results", _BLOCKS, of_games=True)
+        self._panel(RunDrawings.lengths, "Game length", _BLOCKS, of_games=True)
+        self._panel(RunDrawings.results, "Game results", _BLOCKS, of_games=True)
         self._panel(
             RunDrawings.resignations,
             "Resignations",
             "Appears when games played to the end have given a resignation threshold (v_resign).",
-            "Wrong: among games played on that would have been resigned, the ones not lost.",
+            "False resignations: share of would-be resigned games that the player did not lose.",
             of_games=True,
         )
 

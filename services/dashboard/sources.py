@@ -470,7 +470,7 @@ class ServiceFigures:
 
     @property
     def health(self) -> tuple[str, Colour]:
-        """Number of healthy services in words, and the colour of the worst."""
+        """Number of healthy services in words, which ones are not, and the colour of the worst."""
         if not self.lamps:
             return "Service status unknown", "idle"
         services = [lamp for lamp in self.lamps if lamp.service != _STOPPED_RUN]
@@ -480,7 +480,13 @@ class ServiceFigures:
             (colour for colour in ("negative", "warning") if colour in colours), "positive"
         )
         stopped = "" if len(services) == len(self.lamps) else "Run stopped, "
-        return f"{stopped}{healthy} of {len(services)} services healthy", cast("Colour", worst)
+        words = f"{stopped}{healthy} of {len(services)} services healthy"
+        ill = [
+            f"{lamp.service} {lamp.words}"
+            for lamp in sorted(services, key=lambda lamp: lamp.colour != "negative")
+            if not lamp.is_healthy
+        ]
+        return f"{words}: {'; '.join(ill)}" if ill else words, cast("Colour", worst)
 
     @property
     def next_model(self) -> str:

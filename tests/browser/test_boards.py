@@ -17,12 +17,13 @@ from zerofleet.database import Submission
 from zerofleet.fleet.figures import SelfplayFigures
 from zerofleet.fleet.heartbeat import Heartbeat
 from zerofleet.games import State
+from zerofleet.services.dashboard.frame import numbered
 
 DEADLINE = 60.0
 SIMULATIONS = 60  # the fixture's server says so
 Opened = Callable[..., Any]
 MOVES_AND_PIECES = """() => [
-    (document.querySelector(".zf-line-so-far").innerText.match(/\\S+/g) || []).length,
+    (document.querySelector(".zf-line-so-far").innerText.match(/\\d+\\./g) || []).length,
     document.querySelectorAll(".zf-board .zf-piece").length,
 ]"""
 FOCUS = """() => {
@@ -40,8 +41,8 @@ def board_of(page: Page) -> Locator:
 
 
 def moves_in(page: Page) -> list[str]:
-    """The game so far, as the page writes it."""
-    return page.locator(".zf-line-so-far").inner_text().split()
+    """Return the moves so far, which the page numbers: ``1. 4 2. 3``."""
+    return page.locator(".zf-line-so-far").inner_text().split()[1::2]
 
 
 def over(page: Page) -> bool:
@@ -77,7 +78,7 @@ def tab_to(page: Page, element: Locator) -> None:
 
 def my_turn(page: Page) -> None:
     """Wait until it is, on the board too, which may come after the words."""
-    expect(page.get_by_role("status")).to_have_text(re.compile("Your action|won|draw"))
+    expect(page.get_by_role("status")).to_have_text(re.compile("Your move|won|draw"))
     deadline = time.monotonic() + DEADLINE
     while page.evaluate(MOVES_AND_PIECES) not in ([n, n] for n in range(43)):
         assert time.monotonic() < deadline, page.evaluate(MOVES_AND_PIECES)
@@ -98,7 +99,7 @@ def test_a_whole_game_is_played_by_clicks(shown_game: str, shown: Any, open_page
             state.apply(state.string_to_action(word))
         row, column = divmod(state.legal_actions()[0], columns)
         click_point(page, row, column, rows, columns)
-        expect(page.locator(".zf-line-so-far")).not_to_have_text(" ".join(played))
+        expect(page.locator(".zf-line-so-far")).not_to_have_text(numbered(played))
         my_turn(page)
     state = State(shown_game)
     for word in moves_in(page):
@@ -109,7 +110,7 @@ def test_a_whole_game_is_played_by_clicks(shown_game: str, shown: Any, open_page
     assert "moves=" in page.url
     assert opened.complaints == []
     page.get_by_role("button", name="Undo").click()
-    expect(page.get_by_role("status")).to_have_text("Your action.")
+    expect(page.get_by_role("status")).to_have_text("Your move.")
     my_turn(page)
     assert not over(page)
 
@@ -121,7 +122,7 @@ def test_a_whole_game_is_played_by_keyboard(shown_game: str, shown: Any, open_pa
     my_turn(page)
     tab_to(page, board)
     while not over(page):
-        before = " ".join(moves_in(page))
+        before = numbered(moves_in(page))
         for key in ("ArrowUp", "ArrowLeft", "Enter"):
             page.keyboard.press(key)
         expect(page.locator(".zf-line-so-far")).not_to_have_text(before)
@@ -161,7 +162,7 @@ def test_a_chosen_piece_stays_chosen_while_a_search_is_drawn(shown: Any, open_pa
     expect(page.locator(".zf-step")).not_to_have_count(0)  # the board heard of it
     expect(page.locator(".zf-target")).to_have_count(2)
     click_point(page, 2, 1, 8, 8)
-    expect(page.locator(".zf-line-so-far")).to_have_text("a7b6")
+    expect(page.locator(".zf-line-so-far")).to_have_text("1. a7b6")
     assert opened.complaints == []
 
 
@@ -199,7 +200,7 @@ def test_a_row_stays_what_it_is_when_the_page_is_drawn_anew(
     row.focus()
     expect(page.locator(".zf-step")).not_to_have_count(0)
     shown.heartbeats.beat(Heartbeat("w", 1, "a test", SelfplayFigures()), ttl=60.0)
-    expect(page.get_by_text("Waiting for a test")).to_be_visible()  # drawn again
+    expect(page.get_by_text("Waiting for a test").first).to_be_visible()  # drawn again
     assert row.evaluate("row => row === document.activeElement")
     expect(page.locator(".zf-step")).not_to_have_count(0)
 
@@ -381,7 +382,7 @@ def test_a_match_has_a_curve_for_each_player_and_a_chosen_model_judges_both(
     expect(
         page.get_by_text(re.compile(r"for the first player: .* by model 1 \(first player\)"))
     ).to_be_visible()
-    page.get_by_label("opinion").click()
+    page.get_by_label("Evaluated by").click()
     page.get_by_role("option", name="model 1 (best)").click()
     expect(
         page.get_by_text(f"Model 1, {SIMULATIONS} simulations for each position")

@@ -15,7 +15,7 @@ from zerofleet.fleet.heartbeat import Heartbeat
 def test_processes_are_shown_with_what_they_say(shown: Any, open_page: Callable[..., Any]) -> None:
     page = open_page("/fleet").page
     expect(page.get_by_text("No workers are sending heartbeats.")).to_be_visible()
-    expect(page.get_by_text("no advice yet: no heartbeat of a self-play worker")).to_be_visible()
+    expect(page.get_by_text("No advice yet: no heartbeat of a self-play worker.")).to_be_visible()
     expect(page.get_by_text("No history yet:")).to_be_visible()
 
     shown.database.acquire_fence("shown", "trainer")
@@ -40,7 +40,7 @@ def test_processes_are_shown_with_what_they_say(shown: Any, open_page: Callable[
         expect(replica.get_by_text(words, exact=True).first).to_be_visible()
     expect(page.get_by_role("cell", name="<b>w</b>")).to_be_visible()
     expect(page.get_by_role("cell", name="1.40", exact=True)).to_be_visible()
-    expect(page.get_by_text("The autoscaler requests 3 of self-play")).to_be_visible()
+    expect(page.get_by_text("The autoscaler requests 3 self-play workers.")).to_be_visible()
     expect(page.locator("section", has_text="Batches by size").locator("svg")).to_be_visible()
     expect(page.get_by_text("History begins")).to_be_visible(timeout=30_000)
     fences = page.locator("section", has_text="Active writers")

@@ -79,20 +79,22 @@ def test_models_and_their_matches_are_those_of_the_database(
     opened = open_page("/models")
     page = opened.page
     third, second = (page.get_by_role("row").nth(number) for number in (1, 2))
-    expect(third).to_contain_text("undecided: 6 of 40 games")
-    expect(third).to_contain_text("4 1 1")
+    expect(third).to_contain_text("In progress (6 of 40 games)")
+    expect(third).to_contain_text("4 / 1 / 1")
     expect(second).to_contain_text("2 (best)")
     [[elo]] = filled.query("SELECT elo FROM ratings WHERE player = '2'")
     expect(second).to_contain_text(f"{elo:+.0f} ± 39")
     third.get_by_role("link", name="model 2").click()
-    expect(page.get_by_role("heading", name="Gate: model 3 against model 2")).to_be_visible()
-    expect(page.get_by_text("6 games, 0 duplicates left out")).to_be_visible()
+    expect(
+        page.get_by_role("heading", name="Promotion match: model 3 against model 2")
+    ).to_be_visible()
+    expect(page.get_by_text("6 games, without 0 duplicates")).to_be_visible()
     expect(page.get_by_text("75.0%").first).to_be_visible()
     expect(page.locator("section", has_text="Log-likelihood ratio").locator("svg")).to_be_visible()
     expect(page.get_by_text("No evaluator is sending heartbeats.")).to_be_visible()
     skipped = page.get_by_role("row").filter(has_text="rating")
     expect(skipped).to_contain_text("none of 20 games")
-    expect(skipped).not_to_contain_text("0 0 0")
+    expect(skipped).not_to_contain_text("0 / 0 / 0")
     expect(page.get_by_role("columnheader", name="verdict")).to_be_visible()
     expect(page.get_by_role("columnheader", name="LLR")).to_have_count(0)  # of none yet
     playing = EvaluatorFigures(
@@ -103,7 +105,7 @@ def test_models_and_their_matches_are_those_of_the_database(
         games_in_play=("4 4 3", "1"),
     )
     filled.heartbeats.beat(Heartbeat("e", 1, "", playing), ttl=60.0)
-    expect(page.get_by_text("The gate plays model 3 now: 6 of at most 40")).to_be_visible()
+    expect(page.get_by_text("Model 3 is being evaluated: 6 of at most 40")).to_be_visible()
     expect(page.get_by_label("Board after 3 plies, last 3")).to_be_visible()
     page.get_by_role("link", name="model 3").first.click()
     expect(page.get_by_text(f"{3:064x}")).to_be_visible()
@@ -127,7 +129,7 @@ def test_a_model_without_elo_says_which_models_are_rated(
     page = open_page("/models/2?run=fifths").page
     expect(page.get_by_text(f"Not rated: {words}")).to_be_visible()
     page.goto(f"{shown.base}/models/1?run=fifths")
-    expect(page.get_by_text("Not rated yet")).to_be_visible()
+    expect(page.get_by_text("Not rated yet", exact=True)).to_be_visible()
     page.goto(f"{shown.base}/models?run=fifths")
     expect(page.get_by_text("not rated", exact=True)).to_have_attribute(
         "title", f"Not rated: {words}"
@@ -191,13 +193,13 @@ def test_the_exam_shows_what_was_played_and_what_was_right(
     expect(
         page.get_by_text("Model 2: 2 errors in 50 positions (4.00%) with 10 simulations.")
     ).to_be_visible()
-    played = "1 of 2: the first player moves. Model 2 played 1, right was 3 or 5."
+    played = "Position 1 of 2, first player to move. Model 2 played 1. Correct: 3 or 5."
     expect(page.get_by_text(played)).to_be_visible()
-    expect(page.locator(".zf-board").get_by_text("right")).to_have_count(2)
+    expect(page.locator(".zf-board").get_by_text("correct")).to_have_count(2)
     expect(page.get_by_label("Board after 2 plies, last 4")).to_be_visible()
     expect(page.locator("table").get_by_role("row").nth(1)).to_contain_text("3, 5")
     page.keyboard.press("ArrowRight")
-    expect(page.get_by_text("2 of 2: the second player moves.")).to_be_visible()
+    expect(page.get_by_text("Position 2 of 2, second player to move.")).to_be_visible()
     page.goto(f"{filled.base}/exam?model=1")
     expect(page.get_by_text("Model 1: 1 error in 50 positions (2.00%)")).to_be_visible()
     expect(page.locator("table").get_by_role("row").nth(1)).to_contain_text("2")

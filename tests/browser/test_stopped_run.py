@@ -35,7 +35,7 @@ def test_a_model_of_a_stopped_run_is_played_and_analyses(
         board.focus()
         page.keyboard.press("ArrowUp")
         page.keyboard.press("Enter")
-        expect(page.locator(".zf-line-so-far")).to_have_text(re.compile(r"^\w\d \w\d$"))
+        expect(page.locator(".zf-line-so-far")).to_have_text(re.compile(r"^1\.\s\w\d 2\.\s\w\d$"))
 
         page.goto(f"{url}/play?side=both")
         page.get_by_role("switch", name="hints").click()

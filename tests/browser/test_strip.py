@@ -52,6 +52,8 @@ def test_no_text_moves_the_page_below(
 ) -> None:
     page = open_page("/fleet", width=width).page
     expect(page.locator(".zf-lamp")).to_have_count(5)
+    cells = page.locator(".zf-strip .zf-cell")
+    places = [cell.bounding_box() for cell in cells.all()]
     before = top_of_content(page)
     beat(shown)
     expect(lamp(page, "evaluator")).to_contain_text("Idle: no new model to evaluate")
@@ -65,11 +67,13 @@ def test_no_text_moves_the_page_below(
     expect(lamp(page, "selfplay").locator(".zf-words")).to_have_attribute(
         "title", re.compile("Waiting for a word that makes this longer a word")
     )
-    expect(page.locator(".zf-health")).to_contain_text("4 of 5 services healthy")
+    health = page.locator(".zf-health")
+    expect(health).to_contain_text("4 of 5 services healthy: selfplay Waiting for a word that")
     assert top_of_content(page) == before
-    if width == DESKTOP:  # a long text takes no room from the short ones
-        words = lamp(page, "trainer").locator(".zf-words")
-        assert words.evaluate("words => words.scrollWidth <= words.clientWidth + 2")
+    assert [cell.bounding_box() for cell in cells.all()] == places
+    if width == DESKTOP:
+        expect(page.get_by_text("Best model", exact=True)).to_be_visible()
+        assert top_of_content(page) <= 125
     assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
@@ -78,7 +82,7 @@ def test_on_a_phone_it_is_one_line_that_opens(shown: Any, open_page: Callable[..
     page = open_page("/", width=PHONE).page
     health = page.get_by_role("button", name="5 of 5 services healthy")
     expect(health).to_be_visible()
-    assert top_of_content(page) <= 125
+    assert top_of_content(page) <= 100
     assert health.bounding_box()["height"] <= 40
     expect(lamp(page, "evaluator")).to_be_hidden()
     expect(page.get_by_text("Best model", exact=True)).to_be_hidden()
@@ -91,6 +95,21 @@ def test_on_a_phone_it_is_one_line_that_opens(shown: Any, open_page: Callable[..
     expect(health).to_have_attribute("aria-expanded", "true")  # it stays open
     health.click()
     expect(lamp(page, "evaluator")).to_be_hidden()
+
+
+def test_on_a_phone_the_pages_are_behind_a_button(
+    shown: Any, open_page: Callable[..., Any]
+) -> None:
+    page = open_page("/models?before=9", width=PHONE).page
+    menu = page.get_by_role("button", name="Menu")
+    expect(page.get_by_role("link", name="Games", exact=True)).to_be_hidden()
+    menu.click()
+    expect(menu).to_have_attribute("aria-expanded", "true")
+    expect(page.get_by_role("link", name="Models", exact=True)).to_have_attribute(
+        "aria-current", "page"
+    )
+    page.get_by_role("link", name="Games", exact=True).click()
+    expect(page).to_have_url(re.compile("/games$"))
 
 
 def test_a_killed_process_is_not_said_to_run(

@@ -66,12 +66,13 @@ def beat(redis_url: str, samples: float) -> None:
 
 def test_says_how_many_workers_would_be_used(ask: Ask, valkey_url: str) -> None:
     beat(valkey_url, samples=120.0)
-    advice = "self-play: 2 workers; 3 would be used: reuse 6.0 of 4.0, fill 0.31, wait/compute 0.2"
+    advice = "2 workers running. The trainer could use 3."
+    figures = "reuse 6.0 of 4.0, fill 0.31, wait/compute 0.2"
     lines = [line.split(maxsplit=1) for line in ask().splitlines()]
     assert ["advice", advice] in lines
     assert any(line[0] == "selfplay" and line[1].startswith("2 of 2: ") for line in lines)
     found = json.loads(ask("--json"))
-    assert found["advice"] == {"workers": 2, "useful": 3, "words": advice}
+    assert found["advice"] == {"workers": 2, "useful": 3, "words": advice, "figures": figures}
     assert found["up"]
 
 

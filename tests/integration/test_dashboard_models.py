@@ -204,7 +204,7 @@ async def test_matches_of_all_kinds_and_the_present_one(
             return f"{path} {parameters}"
 
     cells = match_row(Links(), shown.history)  # pyright: ignore[reportArgumentType]
-    assert (cells["record"], cells["score"]) == ("1 2 1", "50.0%")
+    assert (cells["record"], cells["score"]) == ("1 / 2 / 1", "50.0%")
     assert cells["pairs_counts"] == [0, 0, 2, 0, 0]
     assert -1 < cells["llr_share"] < 1
 

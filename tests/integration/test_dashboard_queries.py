@@ -212,7 +212,11 @@ def test_the_strip_shows_the_status_of_each_service() -> None:
         ("evaluator", "Down (no heartbeat)", "negative"),
         ("autoscaler", "Idle: waiting for its first figures", "idle"),
     ]
-    assert services.health == ("3 of 5 services healthy", "negative")
+    assert services.health == (
+        "3 of 5 services healthy: evaluator Down (no heartbeat); "
+        "selfplay 1 of 2: Running, 1 of 2: Waiting for Postgres",
+        "negative",
+    )
 
 
 def test_a_process_that_does_not_respond_is_red_and_is_not_counted() -> None:

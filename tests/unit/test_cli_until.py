@@ -72,7 +72,7 @@ def test_what_is_no_end_is_refused(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "before", "after", "seconds", "progress"),
     [
-        ("10m", NOTHING, NOTHING, 600.0, "5:00 of 10:00"),
+        ("10m", NOTHING, NOTHING, 600.0, "5 min 0 s of 10 min 0 s"),
         ("40games", replace(NOTHING, games=20), replace(NOTHING, games=40), 0, "20 of 40 games"),
         ("4000steps", replace(NOTHING, steps=2000), replace(NOTHING, steps=4001), 0,
             "2,000 of 4,000 steps"),

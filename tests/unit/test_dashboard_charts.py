@@ -1,6 +1,23 @@
 """Text and marks of charts next to their lines."""
 
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
+from typing import Any, cast
+
 from zerofleet.services.dashboard.charts import ChartAxis, ChartLine, Drawing
+from zerofleet.services.dashboard.run_page import RunDrawings, TimeScale
+from zerofleet.services.dashboard.run_queries import GameBlock, RunCurves
+
+BEGAN = datetime(2026, 5, 1, tzinfo=UTC)
+
+
+def rated(version: int, elo: float, error: float) -> Any:
+    at = BEGAN + timedelta(minutes=version)
+    return SimpleNamespace(version=version, at=at, promoted_at=at, elo=elo, elo_error=error)
+
+
+def block(minutes: float) -> GameBlock:
+    return GameBlock(100, BEGAN + timedelta(minutes=minutes), 1.0, 50, 0, 0, 9.0, 7.0, 11.0)
 
 
 def test_levels_too_close_for_two_labels_share_one_and_none_is_left_out() -> None:
@@ -13,3 +30,30 @@ def test_levels_too_close_for_two_labels_share_one_and_none_is_left_out() -> Non
     written = {mark["yAxis"]: mark["name"] for mark in marks["data"] if mark["label"]["show"]}
     assert written == {500.0: "gnugo:1", -480.0: "random, search"}
     assert [mark["yAxis"] for mark in marks["data"]] == [500.0, -480.0, -495.0]
+
+
+def test_elo_has_its_interval_as_a_band_and_says_what_0_is() -> None:
+    ratings = cast("Any", [rated(3, 0.0, 0.0), rated(4, 100.0, 50.0)])
+    drawing = RunDrawings(RunCurves(ratings=ratings, anchors={"random": -280.0})).elo()
+    assert drawing.levels == {"random": -280.0, "0: model 3": 0.0}
+    line, low, area = drawing.options()["series"]
+    assert line["data"][1][1] == 100.0
+    assert low["data"][1][1] == 2.0
+    assert area["data"][1][1] == 196.0
+    assert low["stack"] == area["stack"]
+    least, most = drawing.y.least, drawing.y.most
+    assert least is not None
+    assert most is not None
+    assert least <= -280 < 198 <= most
+    assert least % ((most - least) / 4) == 0  # so that 0 has a label
+
+
+def test_times_are_utc_and_counts_of_games_are_whole() -> None:
+    curves = RunCurves(blocks=(block(0), block(3)))
+    of_time = Drawing([], TimeScale("time", curves).axis, ChartAxis()).options()
+    assert of_time["useUTC"]
+    assert of_time["xAxis"]["name"] == "time, UTC"
+    games = TimeScale("games", curves)
+    assert games.x(BEGAN + timedelta(minutes=1)) == 133
+    label = games.axis.options(upright=False)["axisPointer"]["label"]
+    assert label == {"precision": 0, "formatter": "self-play games: {value}"}

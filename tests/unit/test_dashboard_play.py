@@ -16,7 +16,7 @@ from zerofleet.config import run_from_values
 from zerofleet.games import parse_actions
 from zerofleet.local.processes import free_port
 from zerofleet.services.dashboard.board import Board, board_of
-from zerofleet.services.dashboard.frame import Frame, Visit
+from zerofleet.services.dashboard.frame import Frame, Visit, numbered
 from zerofleet.services.dashboard.play_page import CompareView, PlayView
 from zerofleet.services.dashboard.settings import DashboardSettings
 from zerofleet.services.dashboard.sources import Sources
@@ -118,10 +118,10 @@ async def test_a_game_is_played_without_its_rules_on_the_event_loop(
             words = LINE.split()[:begun]
             play(client, words[-1])
             assert not can_play(client)()  # until the next position is there
-            await until(says(client, " ".join(words)))
+            await until(says(client, numbered(words)))
             await until(can_play(client))
         click(client, "Undo")
-        await until(says(client, "b3b4 c1d1"))
+        await until(says(client, numbered(["b3b4", "c1d1"])))
         click(client, "Resign")
         await until(says(client, "The second player won by resignation."))
         click(client, "New game")
@@ -135,13 +135,13 @@ async def test_undo_goes_back_to_the_visitors_last_decision(sources: Sources, un
         opened = await visit(sources, side="second")
         actions = await asyncio.to_thread(parse_actions, GAME, LINE)
         await PlayView(opened, board_of(GAME), DESCRIBED, actions).open()
-        assert says(client, LINE)()
-        assert says(client, "Your action.")()
+        assert says(client, numbered(LINE.split()))()
+        assert says(client, "Your move.")()
         click(client, "Undo")
-        await until(says(client, "b3b4"))
+        await until(says(client, "1.\N{NO-BREAK SPACE}b3b4"))
         click(client, "Undo")  # no decision of the visitor came earlier
         await until(can_play(client))
-        assert says(client, "b3b4")()
+        assert says(client, "1.\N{NO-BREAK SPACE}b3b4")()
         click(client, "Resign")
         await until(says(client, "The model won by resignation."))
     assert threading.get_ident() not in WatchedGame.threads
@@ -153,12 +153,12 @@ async def test_models_are_compared_without_rules_on_the_event_loop(
     with Client(ui.page("/compare")) as client:
         opened = await visit(sources)
         await CompareView(opened, board_of(GAME), DESCRIBED, []).open()
-        assert says(client, "the start")()
+        assert says(client, "Start position")()
         play(client, "b3b4")
-        await until(says(client, "b3b4"))
+        await until(says(client, "1.\N{NO-BREAK SPACE}b3b4"))
         await until(can_play(client))
         click(client, "Back")
-        await until(says(client, "the start"))
+        await until(says(client, "Start position"))
         await until(can_play(client))
     assert WatchedGame.threads
     assert threading.get_ident() not in WatchedGame.threads

@@ -114,18 +114,20 @@ def test_advises_in_the_words_of_the_documentation() -> None:
     advice = advise(observe(beats()), SECTION, cores=8)
     assert (advice.workers, advice.useful) == (2, 4)
     figures = "reuse 6.1 of 4.0, fill 0.31, wait/compute 0.2"
-    assert advice.words == f"self-play: 2 workers; 4 would be used: {figures}"
+    assert advice.words == "2 workers running. The trainer could use 4."
+    assert advice.figures == figures
 
 
 def test_says_so_when_the_machine_is_too_small_for_its_advice() -> None:
     words = advise(observe(beats()), SECTION, cores=2).words
-    assert words.endswith("but this machine has 2 cores")
+    assert words.endswith("could use 4, but this machine has 2 cores.")
 
 
 def test_enough_is_enough() -> None:
     advice = advise(observe(beats(samples=80.0)), SECTION, cores=2)
     assert advice.useful == 2
-    assert advice.words.startswith("self-play: 2 workers; enough: reuse 4.0 of 4.0")
+    assert advice.words == "2 workers running, which is enough."
+    assert advice.figures.startswith("reuse 4.0 of 4.0")
     half = advise(observe(beats(samples=60.0)), SECTION)
     assert half.useful == 2  # one and a half
 
@@ -133,24 +135,30 @@ def test_enough_is_enough() -> None:
 def test_fewer_would_do() -> None:
     advice = advise(observe(beats(workers=10, samples=100.0, capacity=20_000.0)), SECTION)
     assert advice.useful == 3
-    assert advice.words.startswith("self-play: 10 workers; 3 would be used: reuse 1.0 of 4.0")
+    assert advice.words == "10 workers running. 3 would be enough."
+    assert advice.figures.startswith("reuse 1.0 of 4.0")
 
 
 def test_inference_may_be_what_lacks() -> None:
     waiting = advise(observe(beats(wait=1.7)), SECTION)
     assert waiting.useful == 2
-    assert "inference should grow, which is at its most (1): wait/compute 1.7" in waiting.words
+    saturated = "2 workers running. Adding workers will not help: inference is saturated."
+    limit = "It is at its limit (scaling.max_inference = 1)."
+    assert waiting.words == f"{saturated} {limit}"
     here = advise(observe(beats(wait=1.7)), SECTION, cores=8)
     assert here.useful == here.workers
-    assert "; more would wait for inference: wait/compute 1.7 (reuse" in here.words
+    assert here.words == saturated
+    assert here.figures.startswith("wait/compute 1.7 (reuse")
     loaded = advise(observe(beats(capacity=1_030.0)), SECTION)
-    assert "load 0.97" in loaded.words
+    assert "load 0.97" in loaded.figures
+    more = SECTION.model_copy(update={"max_inference": 3})
+    assert advise(observe(beats(wait=1.7)), more).words == f"{saturated} Add inference replicas."
 
 
 def test_without_figures_there_is_no_advice() -> None:
     advice = advise(FleetFigures(workers=1), SECTION)
     assert advice.useful is None
-    assert advice.words == "self-play: 1 worker; no advice yet: no figures of inference"
+    assert advice.words == "1 worker running. No advice yet: no figures of inference."
 
 
 def test_bounds_that_contradict_each_other_are_refused() -> None:

@@ -3,7 +3,6 @@
 
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -26,15 +25,7 @@ std::vector<std::string> game_names();
 using RulesMaker = std::function<std::shared_ptr<const DynamicRules>(const std::string& name)>;
 void set_outside_games(RulesMaker maker);
 
-// Board size and rules of `go`. `take_go_settings` throws std::invalid_argument, naming what is
-// wrong.
-struct GoSettings {
-  int size;
-  std::optional<float> komi;
-  bool suicide;
-  std::optional<int> max_length;
-  GoObservation observation;
-};
+// Takes the settings of `go` out of a name. Throws std::invalid_argument, naming what is wrong.
 GoSettings take_go_settings(GameName& name);
 
 template <int kSize>

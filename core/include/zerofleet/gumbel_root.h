@@ -29,6 +29,10 @@ namespace zerofleet {
 // sigma(q) = (c_visit + max N) * c_scale * q (equation 8), for q scaled to [0, 1].
 class GumbelRoot {
  public:
+  // The paper's values for Go and chess.
+  static constexpr double kVisitOffset = 50.0;  // c_visit
+  static constexpr double kValueScale = 1.0;    // c_scale
+
   // `budget` is the number of simulations to come. `priors`, [children], are the network's and stay
   // as they are: the target is a better policy than the priors only if those are the network's.
   void start(std::span<const float> priors, const EdgeWindow&, const RootPlan& plan, int budget,
@@ -191,9 +195,9 @@ class GumbelRoot {
     return q;
   }
 
-  std::vector<float> sigma(const EdgeWindow& edges, std::vector<float> q) const {
+  static std::vector<float> sigma(const EdgeWindow& edges, std::vector<float> q) {
     const int most_visits = *std::max_element(edges.visit_count, edges.visit_count + edges.count);
-    const double scale = (plan_.c_visit + most_visits) * plan_.c_scale;
+    const double scale = (kVisitOffset + most_visits) * kValueScale;
     for (float& each : q) each = static_cast<float>(scale * (each + 1.0f) / 2.0f);
     return q;
   }

@@ -7,7 +7,6 @@
 #include <limits>
 
 #include "zerofleet/lanes.h"
-#include "zerofleet/portable_math.h"
 #include "zerofleet/search_config.h"
 
 namespace zerofleet {
@@ -26,22 +25,16 @@ struct EdgeWindow {
 struct Puct {
   explicit Puct(const SearchConfig& config)
       : c_puct(static_cast<float>(config.c_puct)),
-        growth(static_cast<float>(config.c_puct_growth)),
-        base(static_cast<float>(config.c_puct_base)),
         fpu_reduction(static_cast<float>(config.fpu_reduction)),
         virtual_loss(static_cast<float>(config.virtual_loss)),
         fpu(config.fpu),
         proves_results(config.prove_results),
         decisive_moves(config.prove_results && config.decisive_moves) {}
 
-  // c * sqrt(sum N). Before the first visit the sum counts as 1, so that the prior alone decides. c
-  // may grow with the visits (Silver et al., Science 2018, pseudocode).
+  // c_puct * sqrt(sum N). Before the first visit the sum counts as 1, so that the prior alone
+  // decides.
   float exploration(float total_visits) const {
-    float c = c_puct;
-    if (growth > 0.0f) {
-      c += growth * static_cast<float>(portable_log(1.0 + (1.0 + total_visits) / base));
-    }
-    return c * std::sqrt(std::max(total_visits, 1.0f));
+    return c_puct * std::sqrt(std::max(total_visits, 1.0f));
   }
 
   // Q of an untried action at a node, given the node's value and the prior mass tried so far.
@@ -51,8 +44,6 @@ struct Puct {
   }
 
   float c_puct;
-  float growth;
-  float base;
   float fpu_reduction;
   float virtual_loss;
   Fpu fpu;

@@ -114,7 +114,8 @@ inline void prune_forced(const EdgeWindow& edges, const RootPlan& plan, float ex
 }
 
 // The formula chooses, except that children may be due a number of visits. The visits give the
-// target and the move, and their mean is the value. `GumbelRoot` has the same functions.
+// target and the move. The root's value is the mean of the network's value and all simulations.
+// `GumbelRoot` has the same functions.
 class PuctRoot {
  public:
   // `priors` are the network's, [children]; they are tempered and mixed with noise in place.

@@ -24,7 +24,6 @@
 #include <vector>
 
 #include "zerofleet/games.h"
-#include "zerofleet/position_weights.h"
 #include "zerofleet/random.h"
 #include "zerofleet/stored_game.h"
 #include "zerofleet/training_targets.h"
@@ -51,7 +50,7 @@ class ReplayBuffer {
 
   // Stores a game and returns its number of training positions: the plies with a full search.
   // Throws std::invalid_argument, naming ply and reason, if the game does not replay. Also throws
-  // it if targets need root values, or weights need priors, and the game has none.
+  // it if targets need root values and the game has none.
   virtual int add(const StoredGame& game) = 0;
 
   virtual std::int64_t positions() const = 0;
@@ -59,9 +58,9 @@ class ReplayBuffer {
   virtual std::int64_t total_positions() const = 0;  // ever added
   virtual std::int64_t total_games() const = 0;      // ever added, with a training position
 
-  // Fills a batch with positions drawn with replacement, uniformly unless the position weights say
-  // otherwise. With `symmetry`, each one gets a random symmetry of the board. The same content and
-  // seed give the same batch. Throws std::invalid_argument if the buffer is empty.
+  // Fills a batch with positions drawn uniformly, with replacement. With `symmetry`, each one gets
+  // a random symmetry of the board. The same content and seed give the same batch. Throws
+  // std::invalid_argument if the buffer is empty.
   virtual void sample(std::uint64_t seed, bool symmetry, const TrainingBatch& batch) const = 0;
 };
 
@@ -69,14 +68,12 @@ template <Game G>
 class ReplayBufferOf final : public ReplayBuffer {
  public:
   ReplayBufferOf(const Rules<G>& rules, ReplayLimits limits, double value_lambda = 1.0,
-                 const PositionWeights& weights = {}, AuxiliaryTargets auxiliary = {})
+                 AuxiliaryTargets auxiliary = {})
       : rules_(rules),
         limits_(limits),
         value_lambda_(value_lambda),
-        weights_(weights),
         learns_replies_(auxiliary.opponent_policy),
         ending_targets_(rules, auxiliary.final_planes, auxiliary.final_score) {
-    weights.check();
     if (!(value_lambda >= 0.0 && value_lambda <= 1.0)) {
       throw std::invalid_argument("value_lambda must be in [0, 1]");
     }
@@ -107,25 +104,20 @@ class ReplayBufferOf final : public ReplayBuffer {
       }
       returns.assign(game.root_value.begin(), game.root_value.end());
     }
-    std::vector<std::uint64_t> hashes;  // of each position; empty unless repeated ones are counted
     Ending ending;
-    PackedGame stored = checked(game, returns, hashes, ending);
+    PackedGame stored = checked(game, returns, ending);
     lambda_returns(returns, value_lambda_, game.result);
-    const std::vector<int> copies = copies_of(game, weights_.policy_surprise_share);
     const std::unique_lock lock(mutex_);
-    const std::size_t positions_before = positions_.size();
     for (std::size_t ply = 0; ply < game.action.size(); ++ply) {
       if (!game.full_search[ply]) continue;
       const float target = returns.empty() ? static_cast<float>(game.result) : returns[ply];
       const auto number = static_cast<std::uint16_t>(stored.positions++);
-      positions_.insert(positions_.end(),
-                        copies.empty() ? 1 : static_cast<std::size_t>(copies[number]),
-                        {.value_target = target,
-                         .game = static_cast<std::uint32_t>(games_dropped_ + games_.size()),
-                         .first_weight = static_cast<std::uint32_t>(stored.weights.size()),
-                         .ply = static_cast<std::uint16_t>(ply),
-                         .is_answered = is_answered(game, ply, stored, number),
-                         .number = number});
+      positions_.push_back({.value_target = target,
+                            .game = static_cast<std::uint32_t>(games_dropped_ + games_.size()),
+                            .first_weight = static_cast<std::uint32_t>(stored.weights.size()),
+                            .ply = static_cast<std::uint16_t>(ply),
+                            .is_answered = is_answered(game, ply, stored, number),
+                            .number = number});
       append_scaled(game.policy_weights_at(ply), stored.weights);
       if constexpr (!FixedGame<G>) {
         const auto legal = game.actions_at(ply);
@@ -133,17 +125,16 @@ class ReplayBufferOf final : public ReplayBuffer {
         stored.rows.first_legal.push_back(static_cast<std::uint32_t>(stored.rows.legal.size()));
       }
     }
-    const std::size_t added = positions_.size() - positions_before;
+    const int added = stored.positions;
     if (added == 0) return 0;
     if (!game.start.empty()) starts_.emplace(games_dropped_ + games_.size(), game.start);
     games_.push_back(stored.copy(&memory_));
     if (ending_targets_.width() > 0) {
       endings_.push_back({.planes = {ending.planes, &memory_}, .score = ending.score});
     }
-    if (weights_.repeated_once) counts_.add_game(hashes);
-    total_positions_ += static_cast<std::int64_t>(added);
+    total_positions_ += added;
     drop_oldest();
-    return static_cast<int>(added);
+    return added;
   }
 
   std::int64_t positions() const override {
@@ -169,7 +160,7 @@ class ReplayBufferOf final : public ReplayBuffer {
     Random random(seed);
     const auto symmetries = static_cast<std::uint64_t>(rules_.num_symmetries());
     for (std::size_t row = 0; row < batch.value_targets.size(); ++row) {
-      const PackedPosition& position = draw(random);
+      const PackedPosition& position = positions_[random.below(positions_.size())];
       const int moved = symmetry ? static_cast<int>(random.below(symmetries)) : 0;
       write_row(position, moved, row, batch);
       if (!batch.plies.empty()) write_origin(position, row, batch);
@@ -227,18 +218,15 @@ class ReplayBufferOf final : public ReplayBuffer {
   };
 
   // Checks a game and packs it without its weights. Turns `values` (one per ply, or none) into
-  // values for the first player. Fills `hashes` with those of the positions if they are counted,
-  // and `ending` with the targets of the game's end. Throws std::invalid_argument if the game does
-  // not replay.
-  PackedGame checked(const StoredGame& game, std::span<float> values,
-                     std::vector<std::uint64_t>& hashes, Ending& ending) const {
+  // values for the first player. Fills `ending` with the targets of the game's end. Throws
+  // std::invalid_argument if the game does not replay.
+  PackedGame checked(const StoredGame& game, std::span<float> values, Ending& ending) const {
     PackedGame stored{.actions = {game.action.begin(), game.action.end()},
                       .weights = {},
                       .result = static_cast<std::int8_t>(game.result),
                       .rows = {}};
     const G end = check_game(rules_, game, [&](std::size_t ply, const G& position) {
       if (!values.empty() && position.to_play() != kFirstPlayer) values[ply] = -values[ply];
-      if (weights_.repeated_once && game.full_search[ply]) hashes.push_back(position.hash());
       if constexpr (!FixedGame<G>) {
         if (!game.full_search[ply]) return;
         auto& observations = stored.rows.observations;
@@ -263,20 +251,6 @@ class ReplayBufferOf final : public ReplayBuffer {
     }
   }
 
-  // Draws a position. One that occurs k times is accepted with probability 1 / k.
-  const PackedPosition& draw(Random& random) const {
-    for (;;) {
-      const std::size_t count = positions_.size();
-      const PackedPosition& position =
-          weights_.age_halflife > 0.0
-              ? positions_[count - 1 - drawn_age(random, weights_.age_halflife, count)]
-              : positions_[random.below(count)];
-      if (!weights_.repeated_once) return position;
-      const std::uint32_t times = counts_.times(place_of(position), position.number);
-      if (times == 1 || random.below(times) == 0) return position;
-    }
-  }
-
   void drop_oldest() {
     while (games_.size() > 1 &&
            (static_cast<std::int64_t>(positions_.size()) > limits_.max_positions ||
@@ -286,7 +260,6 @@ class ReplayBufferOf final : public ReplayBuffer {
       games_.pop_front();
       starts_.erase(games_dropped_);
       if (!endings_.empty()) endings_.pop_front();
-      if (weights_.repeated_once) counts_.drop_oldest_game();
       ++games_dropped_;
     }
   }
@@ -386,7 +359,6 @@ class ReplayBufferOf final : public ReplayBuffer {
   Rules<G> rules_;
   ReplayLimits limits_;
   double value_lambda_;
-  PositionWeights weights_;
   bool learns_replies_;
   EndingTargets<G> ending_targets_;
   mutable std::shared_mutex mutex_;
@@ -399,16 +371,14 @@ class ReplayBufferOf final : public ReplayBuffer {
   std::pmr::deque<Ending> endings_{&memory_};  // of the games; empty if no target needs them
   // Start positions by the number of their game; a game without one began at the usual start.
   std::pmr::unordered_map<std::uint64_t, std::pmr::string> starts_{&memory_};
-  PositionCounts counts_{&memory_};  // for repeated_once
   std::uint64_t games_dropped_ = 0;
   std::int64_t total_positions_ = 0;
 };
 
-// Throws std::invalid_argument for an unknown game, a limit below 1, a value_lambda (see
-// lambda_returns) outside [0, 1] or invalid weights.
+// Throws std::invalid_argument for an unknown game, a limit below 1, or a value_lambda (see
+// lambda_returns) outside [0, 1].
 std::unique_ptr<ReplayBuffer> make_replay_buffer(const std::string& game, ReplayLimits limits,
                                                  double value_lambda = 1.0,
-                                                 const PositionWeights& weights = {},
                                                  AuxiliaryTargets auxiliary = {});
 
 }  // namespace zerofleet

@@ -10,9 +10,7 @@ namespace zerofleet {
 // Settings of Gumbel sampling at the root; see gumbel_root.h.
 struct GumbelPlan {
   int actions = 16;
-  double scale = 0.0;
-  double c_visit = 50.0;
-  double c_scale = 1.0;
+  double scale = 0.0;  // of the noise
 };
 
 struct RootPlan {
@@ -34,10 +32,7 @@ struct RootPlan {
 inline RootPlan plain_plan(const SearchConfig& config, int num_simulations) {
   RootPlan plan{.num_simulations = num_simulations};
   if (config.root == RootChoice::kGumbel) {
-    plan.gumbel = {.actions = config.gumbel_actions,
-                   .scale = 0.0,
-                   .c_visit = config.gumbel_c_visit,
-                   .c_scale = config.gumbel_c_scale};
+    plan.gumbel = {.actions = config.gumbel_actions, .scale = 0.0};
   }
   return plan;
 }

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdint>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -40,12 +39,8 @@ inline double decayed(double first, double last, double halflife, int plies) {
 struct SearchConfig {
   int num_simulations = 100;       // root visits at which a move is chosen, including reused ones
   double full_search_share = 1.0;  // of self-play's moves; the others get a fast search
-  std::optional<int> fast_simulations;   // nullopt: a tenth of num_simulations
-  std::optional<int> simulations_start;  // of full searches of self-play with the first model
-  int simulations_growth_models = 0;     // models over which these grow to num_simulations
+  std::optional<int> fast_simulations;  // nullopt: a tenth of num_simulations
   double c_puct = 1.5;
-  double c_puct_growth = 0.0;  // times ln(1 + (1 + sum N) / c_puct_base), added to c_puct
-  double c_puct_base = 19'652.0;
   Fpu fpu = Fpu::kReduction;
   double fpu_reduction = 0.2;
   std::optional<double> root_fpu_reduction;  // with noise at the root; nullopt: fpu_reduction
@@ -61,8 +56,6 @@ struct SearchConfig {
   RootChoice root = RootChoice::kPuct;
   int gumbel_actions = 16;    // actions considered at the root
   double gumbel_scale = 1.0;  // of the noise, in self-play
-  double gumbel_c_visit = 50.0;
-  double gumbel_c_scale = 1.0;
   double temperature = 1.0;
   int temperature_moves = 30;  // plies played at `temperature`; then `temperature_final`
   double temperature_final = 0.0;
@@ -95,21 +88,6 @@ struct SearchConfig {
     return fast_simulations.value_or(std::max(1, num_simulations / 10));
   }
 
-  // Simulations of a full search of self-play with a model of this version. They grow linearly from
-  // simulations_start, which version 1 has.
-  int simulations_at(int model_version) const {
-    const int grown = std::clamp(model_version - 1, 0, simulations_growth_models);
-    if (!simulations_start || grown == simulations_growth_models) return num_simulations;
-    const std::int64_t missing = num_simulations - *simulations_start;
-    return *simulations_start + static_cast<int>(missing * grown / simulations_growth_models);
-  }
-
-  // Simulations of a fast search, in proportion to a full one.
-  int fast_simulations_at(int model_version) const {
-    const std::int64_t all = simulations_of_fast_search();
-    return std::max(1, static_cast<int>(all * simulations_at(model_version) / num_simulations));
-  }
-
   double alpha(int board_points) const {
     return dirichlet_alpha.value_or(0.03 * 361 / board_points);
   }
@@ -119,12 +97,7 @@ struct SearchConfig {
     require(num_simulations >= 1, "num_simulations", "at least 1");
     require(full_search_share > 0 && full_search_share <= 1, "full_search_share", "in (0, 1]");
     require(simulations_of_fast_search() >= 1, "fast_simulations", "at least 1");
-    require(simulations_start.value_or(1) >= 1 && simulations_start.value_or(1) <= num_simulations,
-            "simulations_start", "in [1, num_simulations]");
-    require(simulations_growth_models >= 0, "simulations_growth_models", "at least 0");
     require(is_positive(c_puct), "c_puct", "positive");
-    require(is_non_negative(c_puct_growth), "c_puct_growth", "at least 0");
-    require(is_positive(c_puct_base), "c_puct_base", "positive");
     require(is_non_negative(fpu_reduction), "fpu_reduction", "at least 0");
     require(is_share(dirichlet_fraction), "dirichlet_fraction", "in [0, 1]");
     require(is_positive(dirichlet_alpha.value_or(1.0)), "dirichlet_alpha", "positive");
@@ -138,8 +111,6 @@ struct SearchConfig {
     require(min_child_visits >= 0, "min_child_visits", "at least 0");
     require(gumbel_actions >= 1, "gumbel_actions", "at least 1");
     require(is_non_negative(gumbel_scale), "gumbel_scale", "at least 0");
-    require(is_non_negative(gumbel_c_visit), "gumbel_c_visit", "at least 0");
-    require(is_positive(gumbel_c_scale), "gumbel_c_scale", "positive");
     require(is_non_negative(temperature), "temperature", "at least 0");
     require(temperature_moves >= 0, "temperature_moves", "at least 0");
     require(is_non_negative(temperature_final), "temperature_final", "at least 0");

@@ -35,9 +35,7 @@ class SelfPlay final : public SelfPlayEngine {
         fast_plan_(plain_plan(config, config.simulations_of_fast_search())),
         seed_(seed),
         queue_(rules, config, games),
-        slots_(games) {
-    meet_model(0);
-  }
+        slots_(games) {}
 
   RowShape row_shape() const override { return {rules_.observation_bytes(), rules_.num_actions()}; }
 
@@ -53,7 +51,6 @@ class SelfPlay final : public SelfPlayEngine {
 
   void backup(const PredictionBatch& prediction) override {
     queue_.accept(prediction);
-    if (queue_.model_version() > newest_model_) meet_model(queue_.model_version());
     for (int row = 0; row < queue_.num_rows(); ++row) {
       Slot& slot = slots_[queue_.owner(row)];
       expand(slot, queue_.read(prediction, row, slot.leaf));
@@ -253,13 +250,6 @@ class SelfPlay final : public SelfPlayEngine {
     slot.full_search = happens(config_.full_search_share, slot.random);
   }
 
-  // Sets the length of searches that begin from now on to that of the newest model.
-  void meet_model(int version) {
-    newest_model_ = version;
-    full_plan_.num_simulations = config_.simulations_at(version);
-    fast_plan_.num_simulations = config_.fast_simulations_at(version);
-  }
-
   const RootPlan& plan_of(const Slot& slot) const {
     return slot.full_search ? full_plan_ : fast_plan_;
   }
@@ -369,7 +359,6 @@ class SelfPlay final : public SelfPlayEngine {
   Puct puct_;
   RootPlan full_plan_;
   RootPlan fast_plan_;
-  int newest_model_ = 0;  // among those that answered
   std::uint64_t seed_;
   PredictionQueue<G> queue_;
   std::vector<Slot> slots_;

@@ -32,7 +32,7 @@ _COLUMNS = {
     "positions": ("positions", 9),
     "errors": ("errors", 6),
     "error_rate": ("error rate", 10),
-    "prior_errors": ("prior errors", 12),
+    "prior_errors": ("network-only errors", 19),
     "value_error": ("value error", 11),
     "wins": ("won", 6),
     "draws": ("drawn", 6),

@@ -145,7 +145,7 @@ def _cost(figures: RunFigures, usage: Usage) -> list[str]:
     if figures.best_version is not None:
         lines.append(f"Best: model {figures.best_version}, Elo {elo_text(figures)}.")
     if figures.held_out is not None:
-        lines.append(f"Last held-out loss of the trainer: {loss_text(figures.held_out)}.")
+        lines.append(f"Last validation loss of the trainer: {loss_text(figures.held_out)}.")
     return lines
 
 

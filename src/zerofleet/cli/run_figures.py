@@ -39,6 +39,7 @@ from zerofleet.fleet.report import (
     newest_exam_text,
     rate_text,
     redis_text,
+    warning_text,
 )
 from zerofleet.local.processes import LOOPBACK
 from zerofleet.printable import printable, printable_lines
@@ -177,21 +178,21 @@ def _figures_table(figures: RunFigures) -> Table:
     if figures.until is not None:
         table.add_row("until", _cell(figures.until))
     table.add_row("games", f"{figures.games:,} ({figures.games_per_hour:,.0f} an hour)")
-    table.add_row("distinct games", distinct_text(figures))
+    table.add_row("unique games", distinct_text(figures))
     for warning, detail in figures.warnings.items():
-        table.add_row(_cell(warning), _cell(detail))
+        table.add_row("warning", _cell(warning_text(warning, detail), "yellow"))
     if figures.disk is not None:
         table.add_row("disk", _cell(figures.disk, "red"))
     if figures.redis.status != "up":
         table.add_row("Redis", _cell(redis_text(figures.redis), "yellow"))
     table.add_row("positions", f"{figures.positions_per_second:,.0f}/s predicted for self-play")
-    table.add_row("loss, trained on", loss_text(figures.train))
-    table.add_row("loss, held out", loss_text(figures.held_out))
+    table.add_row("training loss", loss_text(figures.train))
+    table.add_row("validation loss", loss_text(figures.held_out))
     if figures.budget_used is not None:
         table.add_row("learning rate", rate_text(figures))
     table.add_row("best model", best_text(figures))
     if figures.refused_variants is not None:
-        table.add_row("refused variants", _cell(figures.refused_variants))
+        table.add_row("rejected models", _cell(figures.refused_variants))
     table.add_row("Elo", elo_text(figures))
     if figures.has_exam:
         table.add_row("exam errors", exam_text(figures))
@@ -222,17 +223,18 @@ def one_line(figures: RunFigures, services: Sequence[ServiceState], seconds: flo
         *([] if figures.until is None else [f"until {figures.until}"]),
         f"games {figures.games} ({figures.games_per_hour:.0f}/h)",
         f"positions/s {figures.positions_per_second:.0f}",
-        f"loss {loss_text(figures.train)}; held out {loss_text(figures.held_out)}",
+        f"training loss {loss_text(figures.train)}",
+        f"validation loss {loss_text(figures.held_out)}",
         f"best {best_text(figures)}",
         f"Elo {elo_text(figures)}",
     ]
     if figures.budget_used is not None:
         parts.append(f"learning rate {rate_text(figures)}")
     if figures.refused_variants is not None:
-        parts.append(f"refused variants {figures.refused_variants}")
+        parts.append(f"rejected models {figures.refused_variants}")
     if figures.has_exam:
         parts.append(f"exam errors {exam_text(figures)}")
-    parts += [f"{warning}: {detail}" for warning, detail in figures.warnings.items()]
+    parts += [f"warning: {warning_text(*each)}" for each in figures.warnings.items()]
     if figures.disk is not None:
         parts.append(f"disk {figures.disk}")
     if figures.redis.status != "up":
@@ -313,9 +315,9 @@ def status_text(
     rows = {
         "run": f"{figures.run} ({figures.game}), {'running' if address else stopped}",
         "games": f"{figures.games:,} ({figures.games_last_hour:,} in the last hour)",
-        "distinct games": distinct_text(figures),
+        "unique games": distinct_text(figures),
         "draws": draws_text(figures),
-        "entropy": entropy_text(figures),
+        "policy entropy": entropy_text(figures),
         "positions": f"{figures.positions:,}",
         "models": f"{figures.models}, {figures.promotions} promoted",
         "disk use": _disk_text(disk),
@@ -323,13 +325,13 @@ def status_text(
         "retention": _kept_text(figures, disk.kept),
         "best model": best_text(figures),
         "Elo": elo_text(figures),
-        "loss, trained on": loss_text(figures.train),
-        "loss, held out": loss_text(figures.held_out),
+        "training loss": loss_text(figures.train),
+        "validation loss": loss_text(figures.held_out),
     }
     if figures.budget_used is not None:
         rows["learning rate"] = rate_text(figures)
     if figures.refused_variants is not None:
-        rows["refused variants"] = figures.refused_variants
+        rows["rejected models"] = figures.refused_variants
     for service in services:
         of_service = service.figures
         if isinstance(of_service, InferenceFigures) and of_service.best_fault:
@@ -341,9 +343,11 @@ def status_text(
         rows["newest exam"] = newest_exam_text(figures)
     if figures.disk is not None:
         rows["disk"] = figures.disk
-    rows |= figures.warnings
+    warnings = [warning_text(*each) for each in figures.warnings.items()]
+    if warnings:
+        rows["warning"] = "; ".join(warnings)
     if figures.window_blocker is not None:
-        rows["games wait for"] = figures.window_blocker
+        rows["ingest blocked by"] = figures.window_blocker
     rows["Redis"] = redis_text(figures.redis)
     rows |= doing_by_name(services)
     if advice is not None:

@@ -17,12 +17,12 @@ from zerofleet.database.connection import ConnectionPool
 from zerofleet.errors import RecordRejectedError
 from zerofleet.records import DTYPES
 
-AskedColumn = Literal["root_value", "priors"]
+AskedColumn = Literal["root_value"]
 """A column that not every run's targets need; it is read only on request, because reading costs."""
 
 # Columns of a game that the trainer reads for each ply.
 _PLY_COLUMNS = ("action", "full_search", "root_value")
-_ACTION_COLUMNS = ("legal_actions", "visit_counts", "priors", "policy_weights")
+_ACTION_COLUMNS = ("legal_actions", "visit_counts", "policy_weights")
 _SENT = {"int16": "int2send", "bool": "boolsend", "float32": "float4send"}
 
 
@@ -140,7 +140,6 @@ class StoredGame:
     visit_counts: NDArray[np.int32]  # [offsets[-1]]
     policy_weights: NDArray[np.int32]  # [offsets[-1]]
     root_value: NDArray[np.float32] | None = None  # [plies], on request
-    priors: NDArray[np.float32] | None = None  # [offsets[-1]], on request
     start: str = ""  # start position; empty: the usual one
 
     @property

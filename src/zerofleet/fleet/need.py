@@ -260,6 +260,9 @@ class Advice:
     useful: int | None
     """Useful number of workers; None while figures are missing."""
     words: str
+    """The advice in a sentence or two."""
+    figures: str = ""
+    """The figures behind it; empty while some are missing."""
 
 
 def advise(fleet: FleetFigures, section: ScalingSection, cores: int | None = None) -> Advice:
@@ -271,28 +274,30 @@ def advise(fleet: FleetFigures, section: ScalingSection, cores: int | None = Non
         cores: cores of the machine that runs everything; None: there are several machines.
     """
     workers = round(fleet.workers)
-    there = f"self-play: {workers} worker" + ("" if workers == 1 else "s")
+    there = f"{workers} worker" + ("" if workers == 1 else "s") + " running"
     if fleet.missing:
-        return Advice(workers, None, f"{there}; no advice yet: {fleet.missing}")
+        return Advice(workers, None, f"{there}. No advice yet: {fleet.missing}.")
     need = need_of(fleet, section)
     if section.shrink_below * workers <= need.workers <= section.grow_above * workers:
-        return Advice(workers, workers, f"{there}; enough: {need.text}")
+        return Advice(workers, workers, f"{there}, which is enough.", need.text)
     useful = within(1, whole(need.workers), 2 * max(workers, 1))
     if useful > workers and (need.wait >= section.max_wait or need.fed < workers + 1):
-        words = (
-            need.inference_text(section, round(fleet.replicas))
-            if cores is None
-            else f"more would wait for inference: {need.limit_text(section)}"
-        )
-        return Advice(workers, workers, f"{there}; {words}")
+        words = f"{there}. Adding workers will not help: inference is saturated."
+        if cores is None and round(fleet.replicas) >= section.max_inference:
+            words += f" It is at its limit (scaling.max_inference = {section.max_inference})."
+        elif cores is None:
+            words += " Add inference replicas."
+        return Advice(workers, workers, words, need.limit_text(section))
     if useful > workers:
         useful = max(workers, int(min(useful, need.fed)))
     if useful == workers:
-        return Advice(workers, workers, f"{there}; enough: {need.text}")
-    words = f"{there}; {useful} would be used: {need.text}"
+        return Advice(workers, workers, f"{there}, which is enough.", need.text)
+    if useful < workers:
+        return Advice(workers, useful, f"{there}. {useful} would be enough.", need.text)
+    words = f"{there}. The trainer could use {useful}"
     if cores is not None and useful > max(workers, cores):
         words += f", but this machine has {cores} cores"
-    return Advice(workers, useful, words)
+    return Advice(workers, useful, f"{words}.", need.text)
 
 
 def smaller_network(

@@ -9,6 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Literal
 
 from zerofleet.database import RecentPlay
@@ -31,6 +32,16 @@ _LACKS = re.compile(r"[\d,]+ positions")  # the wait of a paced trainer
 _NO_MODEL = ("a new model", "the first model")  # the waits of an idle evaluator
 _PACED_SHARE = 0.05  # share of a stage's time in which it lets another catch up
 _STARVED_SHARE = 0.95
+_MINUTE, _HOUR, _DAY = 60, 3_600, 86_400
+
+POSITION_WORDS: Mapping[str, str] = MappingProxyType(
+    {"lines": "lines of play", "random": "random positions", "good": "good-play positions"}
+)
+"""Words for the kinds of an exam's positions; good play is near perfect play."""
+_WARNINGS = {
+    "narrows": "Self-play is repeating itself",
+    "overfits": "The network is overfitting",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,16 +310,25 @@ def redis_text(redis: RedisState) -> str:
 
 def loss_text(loss: Loss | None) -> str:
     """Return the policy and value loss separately: they learn at different speeds."""
-    return "none yet" if loss is None else f"policy {loss.policy:.3f} value {loss.value:.3f}"
+    if loss is None:
+        return "not measured yet"
+    return f"policy {loss.policy:.3f} value {loss.value:.3f}"
 
 
 def rate_text(figures: RunFigures) -> str:
-    """Return the learning rate, and how much of its budget is used."""
+    """Return the learning rate, and how much of its schedule is done."""
     used = figures.budget_used or 0.0
-    words = f"{figures.learning_rate or 0.0:.3g} ({used:.0%} of its budget used"
+    rate = f"{figures.learning_rate or 0.0:.3g}"
     if used >= 1:
-        words += ": schedule finished; raise trainer.budget_minutes or budget_samples to go on"
-    return f"{words})"
+        return (
+            f"{rate} (schedule finished; raise trainer.budget_minutes or budget_samples to go on)"
+        )
+    return f"{rate} ({used:.0%} of the schedule)"
+
+
+def warning_text(warning: str, detail: str) -> str:
+    """Return a warning of the training: what happens, and the figures behind it."""
+    return f"{_WARNINGS.get(warning, warning)}: {detail}"
 
 
 def distinct_text(figures: RunFigures) -> str:
@@ -322,31 +342,31 @@ def draws_text(figures: RunFigures) -> str:
 
 
 def _share_text(share: float | None, figures: RunFigures) -> str:
-    return "none yet" if share is None else f"{share:.1%} of the last {figures.play.games:,}"
+    return "not counted yet" if share is None else f"{share:.1%} of the last {figures.play.games:,}"
 
 
 def entropy_text(figures: RunFigures) -> str:
-    """Return the entropy of the network's prior and of the search that it learns from."""
+    """Return the entropy of the network's policy and of the search that it learns from."""
     play = figures.play
     if play.policy_entropy is None or play.target_entropy is None:
-        return "none yet"
+        return "not measured yet"
     first = play.first_policy_entropy
     before = "" if first is None else f" ({first:.2f} at first)"
-    return f"prior {play.policy_entropy:.2f}{before}, search {play.target_entropy:.2f} nats"
+    return f"network {play.policy_entropy:.2f}{before}, search {play.target_entropy:.2f} nats"
 
 
 def best_text(figures: RunFigures) -> str:
     """Return the promoted model and how long it has been the best."""
     if figures.best_version is None:
-        return "none yet"
-    age = "" if figures.best_age_s is None else f", promoted {duration(figures.best_age_s)} ago"
-    return f"{figures.best_version} of {figures.models}{age}"
+        return "none promoted yet"
+    age = "" if figures.best_age_s is None else f" (promoted {duration(figures.best_age_s)} ago)"
+    return f"{figures.best_version}{age}"
 
 
 def elo_text(figures: RunFigures) -> str:
     """Return the rating with half of its 95% interval, and its model if that is not the best."""
     if figures.elo is None:
-        return "none yet"
+        return "not rated yet"
     half = None if figures.elo_error is None else Z_95 * figures.elo_error
     rated = figures.rated_version
     model = "" if rated == figures.best_version else f" (model {rated})"
@@ -374,23 +394,26 @@ def elo_interval(figures: RunFigures) -> tuple[float, float] | None:
 
 
 def exam_text(figures: RunFigures) -> str:
-    """Return the error rates of the last promoted models, oldest first."""
-    exams = [f"{exam.version}: {exam.error_rate:.2%}" for exam in figures.exams[-4:]]
-    return ", ".join(exams) or "none yet"
+    """Return the error rate of the newest examined model, and of the one before it."""
+    if not figures.exams:
+        return "no exam yet"
+    *before, newest = figures.exams[-2:]
+    was = f"; was {before[0].error_rate:.2%} for model {before[0].version}" if before else ""
+    return f"{newest.error_rate:.2%} (model {newest.version}{was})"
 
 
 def newest_exam_text(figures: RunFigures) -> str:
     """Return all figures of the newest exam, by kind of positions."""
     if not figures.newest_exams:
-        return "none yet"
+        return "no exam yet"
     kinds = [_kind_text(exam) for exam in figures.newest_exams]
     return f"model {figures.newest_exams[0].version}: {'; '.join(kinds)}"
 
 
 def _kind_text(exam: Exam) -> str:
-    text = f"{exam.kind} {exam.error_rate:.2%}"
+    text = f"{POSITION_WORDS.get(exam.kind, exam.kind)} {exam.error_rate:.2%}"
     if exam.prior_error_rate is not None:
-        text += f", prior alone {exam.prior_error_rate:.2%}"
+        text += f", network only {exam.prior_error_rate:.2%}"
     return text if exam.value_error is None else f"{text}, value error {exam.value_error:.3f}"
 
 
@@ -400,7 +423,12 @@ def counted(number: int, noun: str) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Return a duration, such as 1:02:03 or 2:03."""
-    minutes, rest = divmod(int(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+    """Return a duration with its units, such as ``11 s``, ``2 min 3 s`` or ``1 h 2 min``."""
+    whole = int(seconds)
+    if whole < _MINUTE:
+        return f"{whole} s"
+    if whole < _HOUR:
+        return f"{whole // _MINUTE} min {whole % _MINUTE} s"
+    if whole < _DAY:
+        return f"{whole // _HOUR} h {whole % _HOUR // _MINUTE} min"
+    return f"{whole // _DAY} d {whole % _DAY // _HOUR} h"

@@ -361,7 +361,6 @@ class Window:
                 game.legal_actions,
                 game.policy_weights,
                 root_value=game.root_value,
-                priors=game.priors,
                 resigned=game.resigned,
                 start=game.start,
             )
@@ -379,7 +378,7 @@ def empty_buffer(run: RunConfig, most_positions: int, *, held_out: bool = False)
     """Return the buffer of a run before its first game.
 
     Validation positions are drawn by the same rules as training positions, because their losses are
-    compared. As there are fewer, their weights halve after fewer positions.
+    compared.
     """
     settings = run.trainer
     return ReplayBuffer(
@@ -392,7 +391,7 @@ def empty_buffer(run: RunConfig, most_positions: int, *, held_out: bool = False)
 
 
 def asked_columns(settings: TrainerSection) -> tuple[AskedColumn, ...]:
-    """Return the columns of a game that this run's targets and weights need in addition."""
+    """Return the columns of a game that this run's targets need in addition."""
     return ("root_value",) if settings.value_lambda < 1 else ()
 
 

@@ -14,8 +14,8 @@
 #include "zerofleet/game.h"
 #include "zerofleet/games/go_board.h"
 #include "zerofleet/games/go_notation.h"
-#include "zerofleet/games/go_rules.h"
 #include "zerofleet/games/go_seen.h"
+#include "zerofleet/games/go_settings.h"
 #include "zerofleet/position_text.h"
 #include "zerofleet/symmetry.h"
 

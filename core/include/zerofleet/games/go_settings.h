@@ -1,7 +1,8 @@
-// Settings of a game of Go, and the planes that a network sees.
+// Settings of Go: board size, rules, and the planes that a network sees.
 #pragma once
 
 #include <cmath>
+#include <optional>
 #include <stdexcept>
 #include <string>
 
@@ -16,6 +17,15 @@ struct GoRules {
   int max_length;  // plies after which the game ends and is scored as it stands
 
   bool operator==(const GoRules&) const = default;
+};
+
+// Settings in a game's name; nullopt: the default of the board size.
+struct GoSettings {
+  int size;
+  std::optional<float> komi;
+  bool suicide;
+  std::optional<int> max_length;
+  GoObservation observation;
 };
 
 // Throws std::invalid_argument for rules that do not suit a board of `points` points whose games
