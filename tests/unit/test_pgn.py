@@ -36,7 +36,7 @@ def test_a_game_with_everything_to_pass_over() -> None:
 [Result "1-0"]
 
 % an escaped line with 1. h4
-1. e4! $1 {the king's pawn (1. d4 {no} is} e5 ; to the end: 2. a3
+1. e4! $1 {the king's pawn (1. d4} e5 ; to the end: 2. a3
 2. Bc4 (2. Nf3 Nc6 (2... d6 {Philidor}) 3. Bb5) 2... Nc6?! 3.Qh5 Nf6?? 4. Qxf7# 1-0
 """
     )

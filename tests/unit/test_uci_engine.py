@@ -44,18 +44,27 @@ class FirstLegal:
 
     def __init__(self, *, complete: bool = True) -> None:
         self.asked: list[tuple[str, list[int], int]] = []
+        self.actions: list[list[int]] = []
         self.closed = 0
         self.error: Exception | None = None
         self._complete = complete
 
     async def analyze(
-        self, actions: list[int], *, start: str, game: str, simulations: int, **_: Any
+        self,
+        position: list[int],
+        *,
+        start: str,
+        game: str,
+        simulations: int,
+        actions: list[int],
+        **_: Any,
     ) -> AsyncGenerator[SearchTable]:
-        self.asked.append((start, actions, simulations))
+        self.actions.append(actions)
+        self.asked.append((start, position, simulations))
         if self.error is not None:
             raise self.error
         try:
-            yield table(State(game, actions, start))
+            yield table(State(game, position, start))
             if not self._complete:
                 await asyncio.Event().wait()
         finally:
@@ -168,7 +177,6 @@ async def test_several_lines() -> None:
         ("setoption name UCI_Chess960 value true", "the model plays standard chess only"),
         ("setoption name Hash value 16", "unknown option 'hash'"),
         ("setoption Hash", "setoption: give name NAME value VALUE"),
-        ("go nodes few", "go nodes 'few': give a whole number"),
         ("position here", "position 'here': give startpos or fen FEN, then moves"),
         ("position fen 8/8", "info string "),
         ("position startpos moves e2e4 e2e4", "'e2e4' is no legal move after 1 plies"),
@@ -179,6 +187,15 @@ async def test_wrong_input(line: str, complaint: str) -> None:
     assert text.startswith("info string ")
     assert complaint in text
     assert text.count("\n") == 1
+
+
+async def test_a_move_for_wrong_limits() -> None:
+    player = FirstLegal()
+    text = await said("go nodes few", "go searchmoves e2e5 e2e4", player=player)
+    assert "info string go nodes 'few': give a whole number\n" in text
+    assert "info string 'e2e5' is no legal move after 0 plies\n" in text
+    assert text.count("bestmove ") == 2
+    assert player.actions == [[], [State(GAME).string_to_action("e2e4")]]
 
 
 async def test_no_move_for_a_position_that_was_refused() -> None:

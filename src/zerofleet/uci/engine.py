@@ -28,6 +28,7 @@ from zerofleet.uci.protocol import (
     parse_position,
 )
 
+_QUIT = "quit"
 _NO_MOVE = "bestmove (none)"
 _TABLE_SECONDS = 0.04
 """Seconds between two tables of a search: `stop` is answered with the latest one."""
@@ -85,20 +86,25 @@ class Engine:
 
     async def run(self, lines: asyncio.Queue[str | None]) -> None:
         """Answer line after line, until ``quit`` or the end (None)."""
+        # A search that fails for a reason that is not expected ends the engine, too.
+        async with asyncio.TaskGroup() as self._searches:
+            await self._run(lines)
+
+    async def _run(self, lines: asyncio.Queue[str | None]) -> None:
         try:
             while (line := await lines.get()) is not None:
                 words = line.split()
                 # UCI wants unknown words before a command skipped.
-                while words and words[0] not in _COMMANDS:
+                while words and words[0] not in (*_COMMANDS, _QUIT):
                     words.pop(0)
                 if not words:
                     continue
-                if words[0] == "quit":
+                if words[0] == _QUIT:
                     return
                 try:
                     await _COMMANDS[words[0]](self, words[1:])
                 except ZerofleetError as error:
-                    self._say(f"info string {' '.join(str(error).split())}\n")
+                    self._complain(error)
         finally:
             await self._drop_search()
 
@@ -148,14 +154,18 @@ class Engine:
 
     async def _go(self, words: Sequence[str]) -> None:
         await self._drop_search()
-        limits = parse_go(words)
+        try:
+            limits = parse_go(words)
+        except UciError as error:  # the controller waits for a move in any case
+            self._complain(error)
+            limits = Limits()
         if self._refusal:
             self._say(f"info string no search: {self._refusal}\n{_NO_MOVE}\n")
             return
         if self._state.is_terminal:
             self._say(f"info depth 0 score {_end_score(self._state)}\n{_NO_MOVE}\n")
             return
-        self._search = _RunningSearch(self, limits)
+        self._search = _RunningSearch(self, limits, self._searches)
 
     async def _stop(self, _: Sequence[str]) -> None:
         if self._search is not None:
@@ -199,13 +209,16 @@ class Engine:
             try:
                 actions.append(_apply(self._state.copy(), name))
             except UciError as error:
-                self._say(f"info string searchmoves: {error}\n")
+                self._complain(error)
         return actions
 
     @property
     def style(self) -> InfoStyle:
         """Selection and format of the lines about a search."""
         return InfoStyle(self._set.lines, self._names, self._mate_in)
+
+    def _complain(self, error: ZerofleetError) -> None:
+        self._say(f"info string {' '.join(str(error).split())}\n")
 
     def say(self, text: str) -> None:
         """Write lines to the controller."""
@@ -249,9 +262,10 @@ class _RunningSearch:
     Args:
         engine: whose position is searched.
         limits: when it ends.
+        tasks: runs it.
     """
 
-    def __init__(self, engine: Engine, limits: Limits) -> None:
+    def __init__(self, engine: Engine, limits: Limits, tasks: asyncio.TaskGroup) -> None:
         self._engine = engine
         self._limits = limits
         self._style = engine.style
@@ -262,7 +276,7 @@ class _RunningSearch:
         self._told_at = self._began
         self._changed = asyncio.Event()  # stop or ponderhit
         self._stopped = False
-        self._task = asyncio.create_task(self._run())
+        self._task = tasks.create_task(self._run())
 
     async def stop(self) -> None:
         """End the search and wait for its ``bestmove``."""
