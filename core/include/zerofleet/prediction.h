@@ -60,9 +60,19 @@ struct PredictionBatch {
   // vector registers: they read every logit, and most are of illegal actions.
   bool has_finite_logits() const {
     if (const auto* half = std::get_if<0>(&policy_logits)) {
-      std::uint16_t infinite = 0;
-      for (const std::uint16_t logit : *half) infinite |= is_half_finite(logit) ? 0 : 1;
-      return infinite == 0;
+      std::array<std::int16_t, 32> largest{};  // the largest magnitudes, in four registers
+      const std::size_t blocks = half->size() / largest.size();
+      for (std::size_t block = 0; block < blocks; ++block) {
+        const std::uint16_t* logits = half->data() + block * largest.size();
+        for (std::size_t i = 0; i < largest.size(); ++i) {
+          largest[i] = std::max(largest[i], static_cast<std::int16_t>(logits[i] & 0x7fff));
+        }
+      }
+      bool finite = is_half_finite(static_cast<std::uint16_t>(std::ranges::max(largest)));
+      for (const std::uint16_t logit : half->subspan(blocks * largest.size())) {
+        finite &= is_half_finite(logit);
+      }
+      return finite;
     }
     std::uint32_t infinite = 0;
     for (const float logit : std::get<1>(policy_logits)) {
