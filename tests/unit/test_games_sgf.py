@@ -120,6 +120,8 @@ SET_UP = [
     ("(;SZ[5]AB[aa]PL[black];W[bb])", "X4/5/5/5/5 X", [25, 6]),
     ("(;SZ[5]PL[W])", "5/5/5/5/5 O", []),
     ("(;SZ[5]PL[B];B[aa])", "", [0]),
+    ("(;SZ[5];B[aa]PL[W];W[bb]PL[B];PL[B];B[cc])", "", [0, 6, 12]),  # says whose turn it is
+    ("(;SZ[5];B[aa];PL[B];B[bb])", "X4/5/5/5/5 X", [6]),
     ("(;SZ[5]AB[aa]AE[aa];B[bb])", "", [6]),
     # Stones set up in the middle of a game replace what was played before.
     ("(;SZ[5];B[aa];W[bb];AE[aa]AW[cc];B[dd])", "5/1O3/2O2/5/5 X", [18]),

@@ -29,7 +29,6 @@ _GM = {"go": "1", "othello": "2"}
 _COLOURS = ("B", "W")  # by player
 # Properties that change the board, by the owner of their points (FF4, "Setup Properties").
 _SETUP = {"AB": 0, "AW": 1, "AE": EMPTY}
-_SETS_UP = {*_SETUP, "PL"}
 _MOST_SETUPS = 1_000  # nodes with stones that are set up
 _SUICIDE_ALLOWED = ("tromp-taylor", "nz", "new zealand", "goe")
 _NO_SUICIDE = "without suicide"
@@ -299,7 +298,7 @@ def _played(nodes: Sequence[Node], all_nodes: Sequence[Node], game: str) -> tupl
         raise InvalidRequestError(f"the SGF's game '{game}' is not played here: {error}") from error
     start, actions, setups = "", list[int](), 0
     for number, node in enumerate(nodes):
-        if _SETS_UP & node.keys():
+        if _sets_up(node):
             setups += 1
             if setups > _MOST_SETUPS:
                 raise InvalidRequestError(
@@ -307,11 +306,11 @@ def _played(nodes: Sequence[Node], all_nodes: Sequence[Node], game: str) -> tupl
                 )
             try:
                 to_play = _side_to_move(all_nodes[number:], state)
-                start = _edited(node, state, to_play, size)
-                state = State(game, [], start)
+                if to_play != state.to_play or _SETUP.keys() & node.keys():
+                    start = _edited(node, state, to_play, size)
+                    state, actions = State(game, [], start), []
             except ValueError as error:  # an InvalidRequestError too
                 raise InvalidRequestError(f"node {number} of the SGF: {error}") from error
-            actions = []
         for player, point in _moves(node):
             try:
                 actions += play_as(state, player, _action(point, size))
@@ -320,6 +319,15 @@ def _played(nodes: Sequence[Node], all_nodes: Sequence[Node], game: str) -> tupl
                     f"node {number} of the SGF: {_COLOURS[player]}[{point[:20]}]: {error}"
                 ) from error
     return ("" if start == State(game).setup_text() else start), actions
+
+
+def _sets_up(node: Node) -> bool:
+    """Return whether a node changes the position; PL next to a move only repeats whose turn it is.
+
+    FF4 allows no setup next to a move, but some programs write PL there.
+    """
+    has_stones = bool(_SETUP.keys() & node.keys())
+    return has_stones or ("PL" in node and not node.keys() & set(_COLOURS))
 
 
 def _moves(node: Node) -> Iterator[tuple[int, str]]:
@@ -354,7 +362,7 @@ def _side_to_move(nodes: Sequence[Node], state: State) -> int:
             raise InvalidRequestError(f"PL[{written}]: give B or W")
         return player
     for number, following in enumerate(nodes):
-        if number and _SETS_UP & following.keys():
+        if number and _sets_up(following):
             break
         for player, _ in _moves(following):
             return player
