@@ -215,7 +215,7 @@ def test_bad_input_is_one_line_and_exit_2(fleet: Any, tmp_path: Path) -> None:
         assert f"cannot listen on 127.0.0.1:{port}" in line
         line = fleet.refusal(ZEROFLEET_METRICS_ADDRESS=f"127.0.0.1:{port}")
         assert f"cannot serve metrics on '127.0.0.1:{port}'" in line
-    assert "chess" in fleet.refusal(ZEROFLEET_SET="game=chess")
+    assert "checkers" in fleet.refusal(ZEROFLEET_SET="game=checkers")
     fleet.run_file.unlink()
     assert "cannot read the run file" in fleet.refusal()
 
