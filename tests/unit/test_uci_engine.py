@@ -217,6 +217,23 @@ async def test_after_the_end_of_the_game() -> None:
     assert player.asked == []
 
 
+async def test_a_draw_that_nobody_claims() -> None:
+    player = FirstLegal()
+    knights = "g1f3 g8f6 f3g1 f6g8 " * 2
+    fifty = "7k/8/6K1/8/8/8/8/1R6 w - - 99 80"
+    lines = (f"position startpos moves {knights}", "go", f"position fen {fifty} moves b1b2", "go")
+    text = await said(*lines, player=player)
+    assert text.count("bestmove ") == 2
+    assert "(none)" not in text
+    assert [(start, actions) for start, actions, _ in player.asked] == [
+        ("rnbqkbnr/pppppppp/8/8/8/8/PPPPPPPP/RNBQKBNR w KQkq - 0 5", []),
+        ("7k/8/6K1/8/8/8/1R6/8 b - - 0 80", []),
+    ]
+    player.asked.clear()
+    await said(f"position startpos moves {knights} e2e4", "go", player=player)
+    assert [len(actions) for _, actions, _ in player.asked] == [1]
+
+
 async def test_stop_ends_an_endless_search_at_once() -> None:
     for complete in (True, False):
         player = FirstLegal(complete=complete)

@@ -21,6 +21,7 @@ from zerofleet.rpc.tls import ClientCredentials
 from zerofleet.uci.protocol import (
     InfoStyle,
     Limits,
+    Position,
     UciError,
     info_lines,
     parse_go,
@@ -30,6 +31,9 @@ from zerofleet.uci.protocol import (
 
 _QUIT = "quit"
 _NO_MOVE = "bestmove (none)"
+_CLAIMED = ("repetition", "50-move rule", "maximum length")
+"""Ends of the game that chess programs wait for a player to claim, or do not know."""
+_HALF_MOVES = 4  # field of a FEN: plies without a capture or a pawn's move
 _TABLE_SECONDS = 0.04
 """Seconds between two tables of a search: `stop` is answered with the latest one."""
 _INFO_SECONDS = 0.5
@@ -143,14 +147,12 @@ class Engine:
     async def _set_position(self, words: Sequence[str]) -> None:
         await self._drop_search()
         try:
-            position = parse_position(words)
-            state = State(self._description.game, start=position.fen)
-            actions = [_apply(state, name) for name in position.moves]
+            start, actions, state = _replayed(self._description.game, parse_position(words))
         except (ZerofleetError, ValueError) as error:
             # A move for another position would be worse than none.
             self._refusal = str(error)
             raise UciError(str(error)) from error
-        self._start, self._actions, self._state, self._refusal = position.fen, actions, state, ""
+        self._start, self._actions, self._state, self._refusal = start, actions, state, ""
 
     async def _go(self, words: Sequence[str]) -> None:
         await self._drop_search()
@@ -360,6 +362,25 @@ class _RunningSearch:
         line = self._style.name_line(self._latest.ranked[0].principal_variation)
         ponder = f" ponder {line[1]}" if len(line) > 1 else ""
         self._engine.say(f"bestmove {line[0]}{ponder}\n")
+
+
+def _replayed(game: str, position: Position) -> tuple[str, list[int], State]:
+    """Return the start position and the actions for the server, and the position.
+
+    Chess programs let a game go on where a player has to claim the draw. Our rules end it there, so
+    it begins once more at that position, without the moves that count for the draw.
+    """
+    start, actions = position.fen, list[int]()
+    state = State(game, start=start)
+    for name in (*position.moves, None):
+        if state.ending in _CLAIMED:
+            fields = state.setup_text().split()
+            fields[_HALF_MOVES] = "0"
+            start, actions = " ".join(fields), []
+            state = State(game, start=start)
+        if name is not None:
+            actions.append(_apply(state, name))
+    return start, actions, state
 
 
 def _apply(state: State, name: str) -> int:
