@@ -29,9 +29,10 @@ class PositionField:
         self._game = game
         self._apply = apply
         self._shown = ""
-        with ui.expansion("Set up a position").classes("zf-setup"):
+        panel = ui.element("section").classes("zf-panel")
+        with panel, ui.expansion("Set up a position").props("dense"):
             with ui.element("div").classes("zf-tools"):
-                self._field = ui.input("position").classes("zf-position")
+                self._field = ui.input("Position").classes("zf-position")
                 self._field.props("dense outlined spellcheck=false autocomplete=off")
                 self._field.on("keydown.enter", self._set_up)
                 button = ui.button("Set up", on_click=self._set_up)
