@@ -114,8 +114,9 @@ GAMES = (
         "promotions to a knight, a bishop or a rook. Castling moves the king by two squares, in "
         "Chess960 onto its own rook.",
         "As in UCI, the two squares and the piece of a promotion: `e2e4`, `e7e8q`. Standard "
-        "algebraic notation, such as `Nf3`, is read as well. Positions are written as FEN, in "
-        "Chess960 as Shredder-FEN.",
+        "algebraic notation, such as `Nf3`, is read as well.",
+        "Forsyth-Edwards Notation (FEN); in Chess960 Shredder-FEN, with the files of the rooks as "
+        "castling rights.",
         (*CHESS_HISTORY, *CHESS_STATE),
         "e2e4 e7e5 g1f3",
     ),

@@ -87,6 +87,18 @@ class Engine:
         self._state = State(description.game)
         self._refusal = ""  # why the last position was refused
         self._search: _RunningSearch | None = None
+        self._commands: dict[str, Callable[[Sequence[str]], Awaitable[None]]] = {
+            "uci": self._uci,
+            "isready": self._isready,
+            "setoption": self._setoption,
+            "ucinewgame": self._ignored,
+            "position": self._set_position,
+            "go": self._go,
+            "stop": self._stop,
+            "ponderhit": self._ponderhit,
+            "debug": self._ignored,
+            "register": self._ignored,
+        }
 
     async def run(self, lines: asyncio.Queue[str | None]) -> None:
         """Answer line after line, until ``quit`` or the end (None)."""
@@ -99,14 +111,14 @@ class Engine:
             while (line := await lines.get()) is not None:
                 words = line.split()
                 # UCI wants unknown words before a command skipped.
-                while words and words[0] not in (*_COMMANDS, _QUIT):
+                while words and words[0] not in (*self._commands, _QUIT):
                     words.pop(0)
                 if not words:
                     continue
                 if words[0] == _QUIT:
                     return
                 try:
-                    await _COMMANDS[words[0]](self, words[1:])
+                    await self._commands[words[0]](words[1:])
                 except ZerofleetError as error:
                     self._complain(error)
         finally:
@@ -404,20 +416,6 @@ def _spin(name: str, text: str, least: int, most: int) -> int:
 def _end_score(state: State) -> str:
     """Return the score of a finished game, for the player to move."""
     return "mate 0" if state.result else "cp 0"
-
-
-_COMMANDS: dict[str, Callable[[Engine, Sequence[str]], Awaitable[None]]] = {
-    "uci": Engine._uci,
-    "isready": Engine._isready,
-    "setoption": Engine._setoption,
-    "ucinewgame": Engine._ignored,
-    "position": Engine._set_position,
-    "go": Engine._go,
-    "stop": Engine._stop,
-    "ponderhit": Engine._ponderhit,
-    "debug": Engine._ignored,
-    "register": Engine._ignored,
-}
 
 
 async def serve_uci(address: str, options: EngineOptions, credentials: ClientCredentials) -> None:
