@@ -17,15 +17,15 @@ from zerofleet.database.played_games import (
     Opinion,
     PlayedGame,
     PlayedPly,
+    RecordFormat,
     actions_of,
     opinions_of,
     played_game_of,
-    sgf_of_game,
+    record_format,
 )
 from zerofleet.errors import ConfigError, RecordRejectedError, ZerofleetError
 from zerofleet.games import State
 from zerofleet.games.notation import whole_number
-from zerofleet.games.sgf import require_sgf
 from zerofleet.services.dashboard.board import (
     Board,
     Candidate,
@@ -335,13 +335,11 @@ class GameView:
             ui.button("Play from here", on_click=self._go_on).props(
                 'outline dense no-caps padding="2px 10px"'
             )
-            try:
-                require_sgf(self._walked.played.game)
-            except ConfigError:
+            file = record_format(self._walked.played.game)
+            if file is None:
                 return
-            ui.button("SGF", on_click=self._download).props(
-                'outline dense no-caps padding="2px 10px"'
-            )
+            download = ui.button(file.suffix.upper(), on_click=partial(self._download, file))
+            download.props('outline dense no-caps padding="2px 10px"')
 
     def _draw_moves(self) -> None:
         """Draw the actions, each a link to its position, with blunders marked."""
@@ -549,10 +547,10 @@ class GameView:
         moves = " ".join(self._walked.words[: self._ply]) or None
         ui.navigate.to(self._visit.link(path, start=start, moves=moves))
 
-    def _download(self) -> None:
+    def _download(self, file: RecordFormat) -> None:
         played = self._walked.played
-        text = sgf_of_game(self._visit.run.name, played)
-        ui.download.content(text, f"{played.game_uid}.sgf", "application/x-go-sgf")
+        text = file.text_of(self._visit.run.name, played)
+        ui.download.content(text, f"{played.game_uid}.{file.suffix}", file.media_type)
 
 
 def _sentence(words: str) -> str:

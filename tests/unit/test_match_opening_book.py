@@ -28,6 +28,23 @@ def test_the_ends_of_sgf_games(book: Path) -> None:
     assert read_book(book, GO) == ["X4/1O3/5/5/5 X", "X4/5/5/5/5 O"]
 
 
+def test_epd_and_the_ends_of_pgn_games(book: Path) -> None:
+    problem = "7k/8/6K1/8/8/8/8/1R6 w - -"
+    book.write_text(f'{problem} bm Rb8#; id "one";\n{problem}\n{problem} 5 60\n')
+    assert read_book(book, "chess") == [f"{problem} 0 1", f"{problem} 5 60"]
+    pgn = book.with_suffix(".pgn")
+    pgn.write_text("1. e4 e5 *\n\n1. e4 (1. d4) e5 1/2-1/2\n\n1. d4 *")
+    first = "rnbqkbnr/pppp1ppp/8/4p3/4P3/8/PPPP1PPP/RNBQKBNR w KQkq - 0 2"
+    second = "rnbqkbnr/pppppppp/8/8/3P4/8/PPP1PPPP/RNBQKBNR b KQkq - 0 1"
+    assert read_book(pgn, "chess") == [first, second]
+    pgn.write_text("1. e4 e5 *\n\n1. e5 *")
+    with pytest.raises(ConfigError, match=r"book.pgn: line 3 of the PGN, move 1 of White: 'e5'"):
+        read_book(pgn, "chess")
+    pgn.write_text("1. f3 e5 2. g4 Qh4# 0-1")
+    with pytest.raises(ConfigError, match="game 1: the game is over at its last move"):
+        read_book(pgn, "chess")
+
+
 @pytest.mark.parametrize(
     ("game", "text", "reason"),
     [
@@ -36,6 +53,7 @@ def test_the_ends_of_sgf_games(book: Path) -> None:
         (FOUR, "7/7/7/7/7/7 x\n7/7/7/7/x6/7 o\n", "line 2: .*column 1 has a disc above"),
         (FOUR, "7/7/7/7/ooo4/xxxx3 o", "line 1: the game is over in"),
         (FOUR, "(;SZ[5])", "SGF is for go and othello"),
+        ("chess", "8/8 w - - bm Nf3;", "line 1: "),
         (GO, "(;SZ[5])(;SZ[9])", "game 2: the SGF has board size 9, not 5"),
         (GO, "(;SZ[5];B[];W[])", "game 1: the game is over at the end of its main line"),
         (GO, "(;SZ[5]", "book.txt: not SGF"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -26,7 +26,7 @@ from zerofleet.errors import ConfigError
 
 if TYPE_CHECKING:
     from zerofleet.config import RunConfig
-    from zerofleet.database.played_games import PlayedGame, PlayedGames
+    from zerofleet.database.played_games import PlayedGame, PlayedGames, RecordFormat
 
 _MOST_GAMES = 1_000_000
 
@@ -60,11 +60,10 @@ def sgf(
     For a stopped run, its database is started for the command. If ZEROFLEET_DATABASE_URL is set, as
     in the containers of a fleet, that Postgres is used.
     """
-    from zerofleet.database.played_games import sgf_of_game
-    from zerofleet.games.sgf import require_sgf
+    from zerofleet.database.played_games import SGF
 
     source = _Source(run_file, data, database_url, password_file)
-    _write_games("sgf", sgf_of_game, require_sgf, source, game_uid, last, folder)
+    _write_games(SGF, source, game_uid, last, folder)
 
 
 def pgn(
@@ -82,11 +81,10 @@ def pgn(
 
     Games whose searches were dropped ([retention] of the run file) have no comments.
     """
-    from zerofleet.database.played_games import pgn_of_game
-    from zerofleet.games.pgn import require_pgn
+    from zerofleet.database.played_games import PGN
 
     source = _Source(run_file, data, database_url, password_file)
-    _write_games("pgn", pgn_of_game, require_pgn, source, game_uid, last, folder)
+    _write_games(PGN, source, game_uid, last, folder)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,15 +98,13 @@ class _Source:
 
 
 def _write_games(
-    suffix: str,
-    text_of: Callable[[str, PlayedGame], str],
-    require: Callable[[str], None],
+    file: RecordFormat,
     source: _Source,
     game_uid: UUID | None,
     last: int | None,
     folder: Path | None,
 ) -> None:
-    """Write games to stdout or to files with this suffix."""
+    """Write games in a format to stdout or to files."""
     from zerofleet.config import load_run
 
     run_file = source.run_file
@@ -117,16 +113,16 @@ def _write_games(
     if (game_uid is None) == (last is None):
         raise ConfigError("give a game's uid (of the table games) or --last N")
     if run_file is not None:
-        require(load_run(run_file).game.name)
+        file.require(load_run(run_file).game.name)
     database_url = fleet_database(source.data, source.database_url)
     url = None if database_url is None else logged_in(database_url, source.password_file)
     written = 0
-    with _database(run_file, source.data, url, suffix) as (run, database):
-        require(run.game.name)
+    with _database(run_file, source.data, url, file.suffix) as (run, database):
+        file.require(run.game.name)
         chosen = database.last_played(run.name, last or 1) if game_uid is None else [game_uid]
         for uid in chosen:
             try:
-                text = text_of(run.name, _played(database, run.name, uid, suffix))
+                text = file.text_of(run.name, _played(database, run.name, uid, file.suffix))
             except ValueError as error:  # the other games are still written
                 echo(f"game {uid} is skipped, it cannot be read: {error}", err=True)
                 continue
@@ -134,7 +130,7 @@ def _write_games(
             if folder is None:
                 echo(text, nl=False)
             else:
-                _write(folder, f"{uid}.{suffix}", text)
+                _write(folder, f"{uid}.{file.suffix}", text)
     if folder is not None:
         from zerofleet.fleet.report import counted
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -13,7 +13,7 @@ from sqlalchemy import Row
 from zerofleet_core import State
 
 from zerofleet.database.connection import ConnectionPool
-from zerofleet.errors import RecordRejectedError
+from zerofleet.errors import ConfigError, RecordRejectedError
 from zerofleet.games import parse_actions
 from zerofleet.games.pgn import PgnGame, require_pgn, write_pgn
 from zerofleet.games.sgf import SgfGame, require_sgf, write
@@ -133,6 +133,27 @@ def played_game_of(game: Row[Any], plies: Sequence[Row[Any]]) -> PlayedGame:
     return PlayedGame(*game, plies=read)
 
 
+@dataclass(frozen=True, slots=True)
+class RecordFormat:
+    """A file format for single games."""
+
+    suffix: str  # of its files, which is also its name
+    media_type: str
+    require: Callable[[str], None]  # raises ConfigError for a game that it cannot hold
+    text_of: Callable[[str, PlayedGame], str]  # takes the run's name and a game
+
+
+def record_format(game: str) -> RecordFormat | None:
+    """Return the format for the games of this name; None if there is none."""
+    for each in (SGF, PGN):
+        try:
+            each.require(game)
+        except ConfigError:
+            continue
+        return each
+    return None
+
+
 def sgf_of_game(run: str, played: PlayedGame) -> str:
     """Return the SGF of a stored game.
 
@@ -187,6 +208,10 @@ def pgn_of_game(run: str, played: PlayedGame) -> str:
             values=_values(played),
         )
     )
+
+
+SGF = RecordFormat("sgf", "application/x-go-sgf", require_sgf, sgf_of_game)
+PGN = RecordFormat("pgn", "application/x-chess-pgn", require_pgn, pgn_of_game)
 
 
 def actions_of(played: PlayedGame) -> list[int]:

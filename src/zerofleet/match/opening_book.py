@@ -7,19 +7,23 @@ from pathlib import Path
 
 from zerofleet.errors import ConfigError, InvalidRequestError
 from zerofleet.games import State, sgf, spec
+from zerofleet.games.chess import is_chess
 from zerofleet.games.notation import checked_start
+from zerofleet.games.pgn import read_pgn
 
 MOST_OPENINGS = 5_000
 """Most positions of a book: each is for two games, and a match has at most 10,000."""
 _MOST_BYTES = 4 << 20
+_EPD_FIELDS = ("pieces", "side to move", "castling rights", "en passant")
 
 
 def read_book(path: Path, game: str) -> list[str]:
     """Return the start positions of an opening book, each once, in the order of the file.
 
-    A text file has a position on each line, in the game's notation. Empty lines and lines that
-    begin with ``#`` are left out. A file of SGF games, of Go or Othello, has the position at the
-    end of each game's main line.
+    A text file has a position on each line, in the game's notation; of chess also as EPD. Empty
+    lines and lines that begin with ``#`` are left out. A file of SGF games, of Go or Othello, has
+    the position at the end of each game's main line. A file of PGN games has the positions in the
+    same way.
 
     Raises:
         ConfigError: the file cannot be read, a position is wrong or the game is over in it; the
@@ -35,7 +39,10 @@ def read_book(path: Path, game: str) -> list[str]:
     if len(content) > _MOST_BYTES:
         raise ConfigError(f"the opening book {path} has more than {_MOST_BYTES >> 20} MiB")
     is_sgf = content.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"(")
-    found = _of_sgf(content, game, path) if is_sgf else _of_lines(content, game, path)
+    if is_chess(game) and path.suffix.lower() == ".pgn":
+        found = _of_pgn(content, game, path)
+    else:
+        found = _of_sgf(content, game, path) if is_sgf else _of_lines(content, game, path)
     openings = list(dict.fromkeys(found))
     if not openings:
         raise ConfigError(f"the opening book {path} has no position")
@@ -71,7 +78,32 @@ def _of_lines(content: bytes, game: str, path: Path) -> list[str]:
     for number, line in enumerate(lines, 1):
         text = line.strip()
         if text and not text.startswith("#"):
+            text = _fen_of_epd(text) if is_chess(game) else text
             found.append(_opening(game, text, f"{path}, line {number}"))
+    return found
+
+
+def _fen_of_epd(text: str) -> str:
+    """Return a position of Extended Position Description (EPD) as a FEN; a FEN stays as it is.
+
+    EPD has four fields, and then operations such as ``bm Nf3; id "one";``, which are left out.
+    """
+    fields = text.split()
+    if len(fields) < len(_EPD_FIELDS) or (len(fields) > 5 and fields[4].isdecimal()):
+        return text
+    return " ".join((*fields[: len(_EPD_FIELDS)], "0", "1"))
+
+
+def _of_pgn(content: bytes, game: str, path: Path) -> list[str]:
+    found: list[str] = []
+    try:
+        for number, read in enumerate(read_pgn(content.decode("utf-8", "replace"), game), 1):
+            position = State(game, read.actions, read.start)
+            if position.is_terminal:
+                raise ConfigError(f"{path}, game {number}: the game is over at its last move")
+            found.append(position.setup_text())
+    except InvalidRequestError as error:
+        raise ConfigError(f"{path}: {error}") from error
     return found
 
 

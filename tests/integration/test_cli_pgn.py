@@ -1,0 +1,96 @@
+"""Stored games of chess leave the database as PGN."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import chess.pgn
+import pytest
+from typer.testing import CliRunner
+
+from tests.support.random_records import random_record, resigned_record
+from zerofleet.cli import app
+from zerofleet.config import run_from_values
+from zerofleet.database import Database, Submission
+from zerofleet.database.played_games import record_format
+from zerofleet.errors import ConfigError
+from zerofleet.games.chess import centipawns
+from zerofleet.games.pgn import read_pgn
+from zerofleet.records import GameRecord
+
+GAME = "chess(max_length=40)"
+
+
+@pytest.fixture
+def run_file(tmp_path: Path) -> Path:
+    path = tmp_path / "run.toml"
+    path.write_text(f'name = "small"\ngame = "{GAME}"\n')
+    return path
+
+
+@pytest.fixture
+def records(database_url: str) -> list[GameRecord]:
+    """Stored one after the other; the last one was resigned."""
+    kept = [random_record(1, GAME, model_version=3), resigned_record(3, 7, GAME)]
+    with Database(database_url) as database:
+        database.register_run(run_from_values({"name": "small", "game": {"name": GAME}}))
+        for record in kept:
+            assert database.submit_game("small", "w", Submission(record)) == "stored"
+    return kept
+
+
+def wrote(*arguments: object) -> str:
+    result = CliRunner().invoke(app, ["pgn", *map(str, arguments)], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def test_games_as_python_chess_reads_them(
+    database_url: str, run_file: Path, records: list[GameRecord]
+) -> None:
+    text = wrote(run_file, "--last", 2, "--database-url", database_url)
+    resigned, whole = read_pgn(text, GAME)
+    assert list(whole.actions) == records[0].columns.action.tolist()
+    assert list(resigned.actions) == records[1].columns.action.tolist()
+    assert resigned.result == records[1].result
+    assert resigned.tags["Termination"] == "resignation"
+
+    source = io.StringIO(text)
+    assert chess.pgn.read_game(source) is not None
+    game = chess.pgn.read_game(source)
+    assert game is not None
+    assert not game.errors
+    assert game.headers["White"] == game.headers["Black"] == "small 3"
+    assert game.headers["GameId"] == str(records[0].game_uid)
+    # The evaluation of a move is that of the position after it, for White.
+    evaluated = [node.eval() for node in game.mainline()]
+    values = records[0].columns.root_value[1:4] * (-1, 1, -1)
+    assert [each.white().score() for each in evaluated[:3] if each] == [
+        centipawns(value) for value in values
+    ]
+    assert evaluated[-1] is None
+
+
+def test_files_and_other_games(
+    database_url: str, run_file: Path, records: list[GameRecord], tmp_path: Path
+) -> None:
+    folder = tmp_path / "games"
+    assert wrote(run_file, "--last", 2, "--folder", folder, "--database-url", database_url) == ""
+    names = {f"{record.game_uid}.pgn" for record in records}
+    assert {path.name for path in folder.iterdir()} == names
+    run_file.write_text('name = "small"\ngame = "othello"\n')
+    options = [str(run_file), "--last", "1", "--database-url", database_url]
+    refused = CliRunner().invoke(app, ["pgn", *options]).exception
+    assert isinstance(refused, ConfigError)
+    assert str(refused) == "PGN is for chess, not for 'othello'"
+
+
+def test_each_game_has_its_format() -> None:
+    found = {game: record_format(game) for game in ("go(size=5)", "othello", GAME, "connect_four")}
+    assert {game: each and each.suffix for game, each in found.items()} == {
+        "go(size=5)": "sgf",
+        "othello": "sgf",
+        GAME: "pgn",
+        "connect_four": None,
+    }
