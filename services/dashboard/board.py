@@ -461,8 +461,10 @@ class GameBoard:
     def _pieces(self, grid: TextGrid) -> Pieces:
         if self._family in _MARKED:
             return "marks"
+        if self._family in _CHESS:
+            return "chess"
         if grid.forsyth:
-            return "chess" if self._family in _CHESS else "letters"
+            return "letters"
         return "stones" if len(self._owners) == len(set(self._owners.values())) else "letters"
 
 
