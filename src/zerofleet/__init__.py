@@ -9,7 +9,9 @@ only from layers below its own:
 - ``zerofleet.local``: embedded stores and the supervisor behind ``zerofleet up``.
 - ``zerofleet.exam``: a player's error rate against perfect play, and its games against GNU Go.
 - ``zerofleet.match``: games between two players, and the players that never change.
-- ``zerofleet.gtp``: the Go Text Protocol, as a server and as a client of other engines.
+- ``zerofleet.gtp``: the Go Text Protocol, as a server and as a client of other engines;
+  ``zerofleet.uci``: the Universal Chess Interface, as a server.
+- ``zerofleet.engine_lines``: options, standard input and output of such an engine.
 - ``zerofleet.client``: for programs that use a trained player; sync and asyncio.
 - ``zerofleet.rpc``: the wire: Open Inference Protocol and ``zerofleet.v1.Player``.
 - ``zerofleet.learning`` (torch): the network, its loss and optimizers, the training window.

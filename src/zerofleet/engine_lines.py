@@ -1,4 +1,4 @@
-"""Standard input and output of an engine that a board or a chess program controls."""
+"""An engine that a board or a chess program controls: its options, standard input and output."""
 
 from __future__ import annotations
 
@@ -6,8 +6,20 @@ import asyncio
 import contextlib
 import sys
 import threading
+from dataclasses import dataclass, field
 
 from zerofleet.printable import printable_lines
+from zerofleet.rpc.codec import BEST
+from zerofleet.rpc.player_service import SearchOptions
+
+
+@dataclass(frozen=True, slots=True)
+class EngineOptions:
+    """The options of an engine's searches."""
+
+    version: str = BEST
+    search: SearchOptions = field(default_factory=SearchOptions)
+    """Options for a move; an analysis has no end of its own."""
 
 
 def read_stdin() -> asyncio.Queue[str | None]:

@@ -16,7 +16,7 @@ from zerofleet.database import Database, Submission
 from zerofleet.database.played_games import record_format
 from zerofleet.errors import ConfigError
 from zerofleet.games.chess import centipawns
-from zerofleet.games.pgn import read_pgn
+from zerofleet.games.pgn_text import read_pgn
 from zerofleet.records import GameRecord
 
 GAME = "chess(max_length=40)"

@@ -8,7 +8,7 @@ import psycopg2
 import pytest
 
 from tests.integration.kept_searches import DAY, NOW, ask, make_day, new_record
-from tests.support.databases import NAMES_BEFORE_1006
+from tests.support.databases import NAMES_BEFORE_1006, NO_STARTS_BEFORE_1007
 from zerofleet import games
 from zerofleet.config import run_from_values
 from zerofleet.database import Database, Submission, migrate
@@ -256,7 +256,11 @@ def test_a_database_of_the_revision_before_gets_the_columns(database_url: str) -
         for column in ("limit_since", "limit_warning", "limit_warned_at"):
             # With the functions and views that read it, which a migration makes again.
             ask(database, f"ALTER TABLE position_needs DROP COLUMN {column} CASCADE")
-        for statement in (*NAMES_BEFORE_1006, "DROP TABLE trainer_progress CASCADE"):
+        for statement in (
+            *NO_STARTS_BEFORE_1007,
+            *NAMES_BEFORE_1006,
+            "DROP TABLE trainer_progress CASCADE",
+        ):
             ask(database, statement)
         ask(database, "UPDATE alembic_version SET version_num = '1002'")
         ask(database, "UPDATE definitions SET digest = 'other'")

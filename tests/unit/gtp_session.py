@@ -8,7 +8,8 @@ from typing import Any
 
 from zerofleet_core import State, game_spec
 
-from zerofleet.gtp.engine import Engine, EngineOptions
+from zerofleet.engine_lines import EngineOptions
+from zerofleet.gtp.engine import Engine
 from zerofleet.rpc.player_service import (
     PlayerDescription,
     PositionPrediction,

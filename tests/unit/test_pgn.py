@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from zerofleet_core import State
 
 from zerofleet.errors import ConfigError, InvalidRequestError
-from zerofleet.games.pgn import PgnGame, ReadPgn, read_pgn, write_pgn
+from zerofleet.games.pgn_text import PgnGame, ReadPgn, read_pgn, write_pgn
 
 CHESS = "chess"
 CHESS960 = "chess(chess960=true)"

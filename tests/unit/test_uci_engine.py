@@ -11,9 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from zerofleet_core import State, game_spec
 
+from zerofleet.engine_lines import EngineOptions
 from zerofleet.errors import InferenceUnavailableError
 from zerofleet.rpc.player_service import PlayerDescription, SearchChild, SearchOptions, SearchTable
-from zerofleet.uci.engine import Engine, EngineOptions
+from zerofleet.uci.chess_engine import ChessEngine
 
 GAME = "chess"
 MATE = "7k/5Q2/6K1/8/8/8/8/8 w - - 0 1"  # 1. Qg7 mates
@@ -93,7 +94,7 @@ class Session:
         self._spoke = asyncio.Event()
         self.lines: asyncio.Queue[str | None] = asyncio.Queue()
         options = EngineOptions(search=SearchOptions(simulations=10))
-        self.engine = Engine(player, described, options, self._say)  # type: ignore[arg-type]
+        self.engine = ChessEngine(player, described, options, self._say)  # type: ignore[arg-type]
 
     def _say(self, text: str) -> None:
         self.text += text

@@ -14,14 +14,15 @@ import typer
 
 from zerofleet import __version__
 from zerofleet.cli.exam import exam
-from zerofleet.cli.game_files import pgn, sgf
 from zerofleet.cli.gtp import gtp
 from zerofleet.cli.match import match
 from zerofleet.cli.migrate import migrate
 from zerofleet.cli.page import page
+from zerofleet.cli.pgn import pgn
 from zerofleet.cli.play import play
 from zerofleet.cli.redis_acl import redis_acl
 from zerofleet.cli.rollback import rollback
+from zerofleet.cli.sgf import sgf
 from zerofleet.cli.sql import sql
 from zerofleet.cli.status import status
 from zerofleet.cli.terminal import echo

@@ -1,4 +1,4 @@
-"""``zerofleet sgf`` and ``zerofleet pgn``: stored games as files."""
+"""Stored games as files: what the commands ``sgf`` and ``pgn`` share."""
 
 from __future__ import annotations
 
@@ -12,9 +12,6 @@ from uuid import UUID
 import typer
 
 from zerofleet.cli.run_options import (
-    DataOption,
-    PasswordFile,
-    RunFile,
     chosen_folder,
     fleet_database,
     fleet_settings,
@@ -44,51 +41,8 @@ DatabaseUrl = Annotated[
 ]
 
 
-def sgf(
-    run_file: RunFile = None,
-    game_uid: GameUid = None,
-    last: Last = None,
-    folder: Folder = None,
-    data: DataOption = None,
-    database_url: DatabaseUrl = None,
-    password_file: PasswordFile = None,
-) -> None:
-    """Write stored games of Go or Othello as SGF, with the search's values as comments.
-
-    Games whose searches were dropped ([retention] of the run file) have no comments.
-
-    For a stopped run, its database is started for the command. If ZEROFLEET_DATABASE_URL is set, as
-    in the containers of a fleet, that Postgres is used.
-    """
-    from zerofleet.database.played_games import SGF
-
-    source = _Source(run_file, data, database_url, password_file)
-    _write_games(SGF, source, game_uid, last, folder)
-
-
-def pgn(
-    run_file: RunFile = None,
-    game_uid: GameUid = None,
-    last: Last = None,
-    folder: Folder = None,
-    data: DataOption = None,
-    database_url: DatabaseUrl = None,
-    password_file: PasswordFile = None,
-) -> None:
-    """Write stored games of chess as PGN, with the search's values as comments.
-
-    The comments have the form of lichess, such as [%eval 0.35]: pawns for White.
-
-    Games whose searches were dropped ([retention] of the run file) have no comments.
-    """
-    from zerofleet.database.played_games import PGN
-
-    source = _Source(run_file, data, database_url, password_file)
-    _write_games(PGN, source, game_uid, last, folder)
-
-
 @dataclass(frozen=True, slots=True)
-class _Source:
+class GameSource:
     """Where the games are, as the options say."""
 
     run_file: Path | None
@@ -97,9 +51,9 @@ class _Source:
     password_file: Path | None
 
 
-def _write_games(
+def write_games(
     file: RecordFormat,
-    source: _Source,
+    source: GameSource,
     game_uid: UUID | None,
     last: int | None,
     folder: Path | None,

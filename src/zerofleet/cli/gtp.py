@@ -42,7 +42,8 @@ def gtp(
 
     Size and komi are the run's. A move takes its number of simulations, whatever the clock says.
     """
-    from zerofleet.gtp.engine import EngineOptions, serve_gtp
+    from zerofleet.engine_lines import EngineOptions
+    from zerofleet.gtp.engine import serve_gtp
     from zerofleet.rpc.player_service import SearchOptions
 
     refuse_two_services(address, run_file, data)

@@ -43,8 +43,9 @@ def uci(
 
     The engine keeps to the clock, to a number of nodes or to a time for each move.
     """
+    from zerofleet.engine_lines import EngineOptions
     from zerofleet.rpc.player_service import SearchOptions
-    from zerofleet.uci.engine import EngineOptions, serve_uci
+    from zerofleet.uci.chess_engine import serve_uci
 
     refuse_two_services(address, run_file, data)
     search = SearchOptions(simulations=simulations, leaves=leaves)

@@ -15,7 +15,7 @@ from zerofleet_core import State
 from zerofleet.database.connection import ConnectionPool
 from zerofleet.errors import ConfigError, RecordRejectedError
 from zerofleet.games import parse_actions
-from zerofleet.games.pgn import PgnGame, require_pgn, write_pgn
+from zerofleet.games.pgn_text import PgnGame, require_pgn, write_pgn
 from zerofleet.games.sgf import SgfGame, require_sgf, write
 
 _COLUMNS = """

@@ -7,11 +7,11 @@ import contextlib
 import inspect
 import math
 from collections.abc import AsyncGenerator, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from zerofleet import __version__
 from zerofleet.client import AsyncPlayer
-from zerofleet.engine_lines import complain, read_stdin, write
+from zerofleet.engine_lines import EngineOptions, complain, read_stdin, write
 from zerofleet.errors import ConfigError, ZerofleetError
 from zerofleet.games.go import is_go
 from zerofleet.gtp.board_commands import (
@@ -170,15 +170,6 @@ def _value(child: SearchChild, table: SearchTable) -> float:
 
 _ANALYZE = {"lz-analyze": LZ, "kata-analyze": KATA}
 _GENMOVE_ANALYZE = {"lz-genmove_analyze": LZ, "kata-genmove_analyze": KATA}
-
-
-@dataclass(frozen=True, slots=True)
-class EngineOptions:
-    """The options of the engine's searches."""
-
-    version: str = BEST
-    search: SearchOptions = field(default_factory=SearchOptions)
-    """Options for a move; an analysis has no end of its own."""
 
 
 class Engine:

@@ -9,7 +9,7 @@ from zerofleet.errors import ConfigError, InvalidRequestError
 from zerofleet.games import State, sgf, spec
 from zerofleet.games.chess import is_chess
 from zerofleet.games.notation import checked_start
-from zerofleet.games.pgn import read_pgn
+from zerofleet.games.pgn_text import read_pgn
 
 MOST_OPENINGS = 5_000
 """Most positions of a book: each is for two games, and a match has at most 10,000."""

@@ -29,7 +29,7 @@ class UciError(ZerofleetError):
 
 
 @dataclass(frozen=True, slots=True)
-class Position:
+class UciPosition:
     """A position as the controller sends it."""
 
     fen: str = ""  # empty: the usual start
@@ -37,7 +37,7 @@ class Position:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class SearchLimits:
     """When a search ends; without any limit it takes the server's number of simulations."""
 
     clocks: tuple[float | None, float | None] = (None, None)  # seconds left: White, Black
@@ -51,7 +51,7 @@ class Limits:
     is_infinite: bool = False
     is_ponder: bool = False
 
-    def without_ponder(self) -> Limits:
+    def without_ponder(self) -> SearchLimits:
         """Return the limits after ``ponderhit``."""
         return replace(self, is_ponder=False)
 
@@ -90,13 +90,13 @@ _WORDS = {
 }
 
 
-def parse_go(words: Sequence[str]) -> Limits:
+def parse_go(words: Sequence[str]) -> SearchLimits:
     """Read the arguments of ``go``; unknown words are skipped, as UCI demands.
 
     Raises:
         UciError: a number is missing or is none.
     """
-    limits = Limits()
+    limits = SearchLimits()
     clocks: list[float | None] = [None, None]
     increments = [0.0, 0.0]
     rest = list(words)
@@ -130,7 +130,7 @@ def _number(word: str, rest: list[str]) -> int:
     return int(text)
 
 
-def parse_position(words: Sequence[str]) -> Position:
+def parse_position(words: Sequence[str]) -> UciPosition:
     """Read the arguments of ``position``.
 
     Raises:
@@ -140,9 +140,9 @@ def parse_position(words: Sequence[str]) -> Position:
     at = rest.index("moves") if "moves" in rest else len(rest)
     before, moves = rest[:at], tuple(rest[at + 1 :])
     if kind == START and not before:
-        return Position("", moves)
+        return UciPosition("", moves)
     if kind == "fen" and before:
-        return Position(" ".join(before), moves)
+        return UciPosition(" ".join(before), moves)
     raise UciError(f"position '{' '.join(words)[:80]}': give startpos or fen FEN, then moves")
 
 

@@ -6,23 +6,23 @@ import asyncio
 import contextlib
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from zerofleet_core import State
 
 from zerofleet import __version__
 from zerofleet.client import AsyncPlayer
-from zerofleet.engine_lines import read_stdin, write
+from zerofleet.engine_lines import EngineOptions, read_stdin, write
 from zerofleet.errors import ConfigError, ZerofleetError
 from zerofleet.games.chess import is_chess, is_chess960
 from zerofleet.rpc.codec import BEST
 from zerofleet.rpc.player_service import PlayerDescription, SearchChild, SearchOptions, SearchTable
 from zerofleet.rpc.tls import ClientCredentials
-from zerofleet.uci.protocol import (
+from zerofleet.uci.commands import (
     InfoStyle,
-    Limits,
-    Position,
+    SearchLimits,
     UciError,
+    UciPosition,
     info_lines,
     parse_go,
     parse_option,
@@ -43,7 +43,7 @@ _MOST_LINES = 500
 
 
 @dataclass(slots=True)
-class Options:
+class ControllerOptions:
     """Values of the options that a controller may set."""
 
     lines: int = 1
@@ -51,15 +51,7 @@ class Options:
     chess960: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class EngineOptions:
-    """Choices of the command line."""
-
-    version: str = BEST
-    search: SearchOptions = field(default_factory=SearchOptions)
-
-
-class Engine:
+class ChessEngine:
     """Answers the lines of a controller.
 
     Args:
@@ -81,7 +73,7 @@ class Engine:
         self._version = options.version
         self._options = options.search
         self._say = say
-        self._set = Options(chess960=is_chess960(description.game))
+        self._set = ControllerOptions(chess960=is_chess960(description.game))
         self._start = ""  # FEN; empty: the usual start
         self._actions: list[int] = []
         self._state = State(description.game)
@@ -172,7 +164,7 @@ class Engine:
             limits = parse_go(words)
         except UciError as error:  # the controller waits for a move in any case
             self._complain(error)
-            limits = Limits()
+            limits = SearchLimits()
         if self._refusal:
             self._say(f"info string no search: {self._refusal}\n{_NO_MOVE}\n")
             return
@@ -197,7 +189,7 @@ class Engine:
         await self._stop(())
         self._search = None
 
-    def tables(self, limits: Limits) -> AsyncGenerator[SearchTable]:
+    def tables(self, limits: SearchLimits) -> AsyncGenerator[SearchTable]:
         """Start a search of the position."""
         most = self._description.max_simulations
         usual = self._options.get("simulations") or self._description.num_simulations
@@ -216,7 +208,7 @@ class Engine:
             **(self._options | search),
         )
 
-    def _root_actions(self, limits: Limits) -> list[int]:
+    def _root_actions(self, limits: SearchLimits) -> list[int]:
         """Return the actions of ``searchmoves``; illegal ones are named and left out."""
         actions: list[int] = []
         for name in limits.search_moves:
@@ -279,7 +271,7 @@ class _RunningSearch:
         tasks: runs it.
     """
 
-    def __init__(self, engine: Engine, limits: Limits, tasks: asyncio.TaskGroup) -> None:
+    def __init__(self, engine: ChessEngine, limits: SearchLimits, tasks: asyncio.TaskGroup) -> None:
         self._engine = engine
         self._limits = limits
         self._style = engine.style
@@ -376,7 +368,7 @@ class _RunningSearch:
         self._engine.say(f"bestmove {line[0]}{ponder}\n")
 
 
-def _replayed(game: str, position: Position) -> tuple[str, list[int], State]:
+def _replayed(game: str, position: UciPosition) -> tuple[str, list[int], State]:
     """Return the start position and the actions for the server, and the position.
 
     Chess programs let a game go on where a player has to claim the draw. Our rules end it there, so
@@ -433,7 +425,7 @@ async def serve_uci(address: str, options: EngineOptions, credentials: ClientCre
             "play it with `zerofleet play`"
         )
     async with AsyncPlayer(address, **credentials) as player:
-        engine = Engine(player, description, options, write)
+        engine = ChessEngine(player, description, options, write)
         # A controller that has disconnected reads no further answers.
         with contextlib.suppress(BrokenPipeError):
             await engine.run(read_stdin())

@@ -117,12 +117,12 @@ def read_pgn(text: str, game: str) -> Iterator[ReadPgn]:
     """
     if len(text) > MAX_CHARACTERS:
         raise InvalidRequestError(f"the PGN has more than {MAX_CHARACTERS:,} characters: split it")
-    reader = _Reader(text)
+    reader = _PgnText(text)
     while reader.find_game():
         yield _read_game(reader, game)
 
 
-def _read_game(reader: _Reader, game: str) -> ReadPgn:
+def _read_game(reader: _PgnText, game: str) -> ReadPgn:
     line = reader.line
     tags = reader.read_tags()
     _require_variant(tags, game, line)
@@ -176,7 +176,7 @@ def _plain(word: str) -> str:
     return bare
 
 
-class _Reader:
+class _PgnText:
     """A position in the text of a PGN file."""
 
     def __init__(self, text: str) -> None:

@@ -6,11 +6,11 @@ import pytest
 
 from zerofleet.games.chess import centipawns
 from zerofleet.rpc.player_service import SearchChild, SearchTable
-from zerofleet.uci.protocol import (
+from zerofleet.uci.commands import (
     InfoStyle,
-    Limits,
-    Position,
+    SearchLimits,
     UciError,
+    UciPosition,
     info_lines,
     parse_go,
     parse_option,
@@ -19,14 +19,14 @@ from zerofleet.uci.protocol import (
 
 
 def test_limits_of_a_search() -> None:
-    assert parse_go([]) == Limits()
-    assert parse_go(["nodes", "500", "depth", "3"]) == Limits(nodes=500, depth=3)
-    assert parse_go(["infinite", "searchmoves", "e2e4", "d2d4", "ponder"]) == Limits(
+    assert parse_go([]) == SearchLimits()
+    assert parse_go(["nodes", "500", "depth", "3"]) == SearchLimits(nodes=500, depth=3)
+    assert parse_go(["infinite", "searchmoves", "e2e4", "d2d4", "ponder"]) == SearchLimits(
         is_infinite=True, search_moves=("e2e4", "d2d4"), is_ponder=True
     )
     clock = ["wtime", "60000", "btime", "1000", "winc", "2000", "movestogo", "5"]
-    assert parse_go(clock) == Limits(clocks=(60.0, 1.0), increments=(2.0, 0.0), moves_to_go=5)
-    assert parse_go(["strange", "movetime", "250"]) == Limits(move_seconds=0.25)
+    assert parse_go(clock) == SearchLimits(clocks=(60.0, 1.0), increments=(2.0, 0.0), moves_to_go=5)
+    assert parse_go(["strange", "movetime", "250"]) == SearchLimits(move_seconds=0.25)
     assert parse_go(["wtime", "-30", "btime", "40"]).clocks == (0.0, 0.04)
 
 
@@ -37,24 +37,28 @@ def test_wrong_numbers(words: str) -> None:
 
 
 def test_time_of_a_move() -> None:
-    assert Limits().seconds(0, 0.1) is None
-    assert Limits(move_seconds=1.0).seconds(0, 0.1) == pytest.approx(0.9)
-    assert Limits(clocks=(60.0, 3.0)).seconds(0, 0.1) == pytest.approx(1.9)
-    assert Limits(clocks=(60.0, 3.0)).seconds(1, 0.0) == pytest.approx(0.1)
-    assert Limits(clocks=(60.0, None), increments=(1.0, 0.0)).seconds(0, 0.0) == pytest.approx(2.8)
-    assert Limits(clocks=(60.0, None)).seconds(1, 0.0) is None
+    assert SearchLimits().seconds(0, 0.1) is None
+    assert SearchLimits(move_seconds=1.0).seconds(0, 0.1) == pytest.approx(0.9)
+    assert SearchLimits(clocks=(60.0, 3.0)).seconds(0, 0.1) == pytest.approx(1.9)
+    assert SearchLimits(clocks=(60.0, 3.0)).seconds(1, 0.0) == pytest.approx(0.1)
+    assert SearchLimits(clocks=(60.0, None), increments=(1.0, 0.0)).seconds(
+        0, 0.0
+    ) == pytest.approx(2.8)
+    assert SearchLimits(clocks=(60.0, None)).seconds(1, 0.0) is None
     # The last move before the time control may take the whole clock, without the overhead.
-    assert Limits(clocks=(5.0, None), moves_to_go=1).seconds(0, 0.1) == pytest.approx(4.8)
-    assert Limits(clocks=(5.0, None), moves_to_go=2).seconds(0, 0.0) == pytest.approx(2.0)
+    assert SearchLimits(clocks=(5.0, None), moves_to_go=1).seconds(0, 0.1) == pytest.approx(4.8)
+    assert SearchLimits(clocks=(5.0, None), moves_to_go=2).seconds(0, 0.0) == pytest.approx(2.0)
     # A clock that has run out leaves a moment.
-    assert Limits(clocks=(0.0, None)).seconds(0, 0.1) == pytest.approx(0.01)
+    assert SearchLimits(clocks=(0.0, None)).seconds(0, 0.1) == pytest.approx(0.01)
 
 
 def test_positions() -> None:
-    assert parse_position(["startpos"]) == Position()
-    assert parse_position(["startpos", "moves", "e2e4", "e7e5"]) == Position("", ("e2e4", "e7e5"))
+    assert parse_position(["startpos"]) == UciPosition()
+    assert parse_position(["startpos", "moves", "e2e4", "e7e5"]) == UciPosition(
+        "", ("e2e4", "e7e5")
+    )
     fen = "8/P6k/8/8/8/8/8/K7 w - - 0 1"
-    assert parse_position(f"fen {fen} moves a7a8q".split()) == Position(fen, ("a7a8q",))
+    assert parse_position(f"fen {fen} moves a7a8q".split()) == UciPosition(fen, ("a7a8q",))
     for wrong in ("", "fen", "start", "startpos e2e4"):
         with pytest.raises(UciError, match="give startpos or fen FEN, then moves"):
             parse_position(wrong.split())
