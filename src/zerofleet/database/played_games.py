@@ -137,7 +137,7 @@ def played_game_of(game: Row[Any], plies: Sequence[Row[Any]]) -> PlayedGame:
 class RecordFormat:
     """A file format for single games."""
 
-    suffix: str  # of its files, which is also its name
+    suffix: str  # ending of its files, which is also its name
     media_type: str
     require: Callable[[str], None]  # raises ConfigError for a game that it cannot hold
     text_of: Callable[[str, PlayedGame], str]  # takes the run's name and a game
