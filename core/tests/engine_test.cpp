@@ -372,7 +372,7 @@ void senseless_settings_are_refused() {
   SearchConfig config;
   config.num_simulations = 0;
   check_throws<std::invalid_argument>([&] { make_self_play("connect_four", 1, config, 1); });
-  check_throws<std::invalid_argument>([&] { make_self_play("chess", 1, SearchConfig(), 1); });
+  check_throws<std::invalid_argument>([&] { make_self_play("checkers", 1, SearchConfig(), 1); });
   check_throws<std::invalid_argument>(
       [&] { make_self_play("connect_four", 0, SearchConfig(), 1); });
   check_throws<std::invalid_argument>([&] { make_match("connect_four", {{7}}, {}, 1); });

@@ -298,7 +298,7 @@ void refuses_what_does_not_replay() {
   check_invalid([&] { sample(*buffer, 1, 1); }, "empty");
   check_invalid([] { make_replay_buffer("connect_four", {0, 1}); }, "max_positions");
   check_invalid([] { make_replay_buffer("connect_four", {1, 0}); }, "max_games");
-  check_invalid([] { make_replay_buffer("chess", {1, 1}); }, "unknown game 'chess'");
+  check_invalid([] { make_replay_buffer("checkers", {1, 1}); }, "unknown game 'checkers'");
 }
 
 // Plies without a full search need no table; counts may be of any size.

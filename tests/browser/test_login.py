@@ -33,7 +33,7 @@ def test_a_visitor_logs_in_looks_and_leaves(
     expect(page).to_have_title("Fleet · shown · zerofleet")
     assert page.url == f"{shown.base}/fleet"
     # The heartbeat of the dashboard before it may still be there, and then both are told.
-    expect(page.get_by_text("Running (1 open page)").first).to_be_visible(timeout=30_000)
+    expect(page.get_by_text("Running (1 open page)").first).to_be_attached(timeout=30_000)
     [cookie] = page.context.cookies()
     assert (cookie["httpOnly"], cookie["sameSite"]) == (True, "Strict")
     assert opened.complaints == []
