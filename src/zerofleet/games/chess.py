@@ -4,26 +4,24 @@ from __future__ import annotations
 
 import math
 
-from zerofleet_core import game_spec
+from zerofleet.games.go import base_name
 
 # Leela Chess Zero's conversion (its option ScoreType, value "centipawn"): a value of 0.5 is 0.9
 # pawns, 0.9 is 5.5 and 0.99 is 40.
 _CENTIPAWN_SCALE = 90.0
 _CENTIPAWN_SLOPE = 1.5637541897
-_MOST_CENTIPAWNS = 12_800
 
 
 def is_chess(game: str) -> bool:
     """Return whether a name is the core's chess with any rules."""
-    return game.partition("(")[0].strip() == "chess"
+    return base_name(game).strip() == "chess"
 
 
 def is_chess960(game: str) -> bool:
     """Return whether a name is Chess960: castling moves the king onto its rook."""
-    return is_chess(game) and "chess960=true" in game_spec(game).name.replace(" ", "")
+    return is_chess(game) and "chess960=true" in game.replace(" ", "")
 
 
 def centipawns(value: float) -> int:
     """Return the score of a value in [-1, 1]."""
-    score = _CENTIPAWN_SCALE * math.tan(_CENTIPAWN_SLOPE * max(-1.0, min(1.0, value)))
-    return max(-_MOST_CENTIPAWNS, min(_MOST_CENTIPAWNS, round(score)))
+    return round(_CENTIPAWN_SCALE * math.tan(_CENTIPAWN_SLOPE * max(-1.0, min(1.0, value))))

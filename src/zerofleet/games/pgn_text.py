@@ -7,6 +7,7 @@ form of standard algebraic notation and in UCI notation.
 from __future__ import annotations
 
 import re
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -25,9 +26,9 @@ _ROSTER = ("Event", "Site", "Date", "Round", "White", "Black", "Result")
 _UNKNOWN = {"Date": "????.??.??", "Result": "*"}
 _STANDARD = ("", "standard", "chess", "normal", "from position")
 _CHESS960 = ("chess960", "fischerandom", "fischerrandom", "fischer random", "freestyle")
-_CASTLING = {"0-0": "O-O", "0-0-0": "O-O-O"}
 _TAG = re.compile(r'\[\s*(\w+)\s*"((?:[^"\\\n]|\\.)*)"\s*\]')
-_MOVE_NUMBER = re.compile(r"\d+\.*|\.+")
+_MOVE_NUMBER = re.compile(r"\d+(?![\d-])\.*|\.+")  # not castling with zeros
+_SKIPPED = re.compile(r"(?:\s|;[^\n]*|\{[^}]*\}|^%[^\n]*)*", re.MULTILINE)
 _TOKEN = re.compile(r"[^\s(){};]+")
 
 
@@ -101,7 +102,9 @@ def write_pgn(played: PgnGame) -> str:
     if played.start:
         tags |= {"SetUp": "1", "FEN": played.start}
     head = "".join(f'[{name} "{_escaped(text)}"]\n' for name, text in tags.items())
-    return f"{head}\n{_wrapped([*words, result])}\n\n"
+    text = " ".join([*words, result])
+    lines = textwrap.fill(text, _LINE - 1, break_long_words=False, break_on_hyphens=False)
+    return f"{head}\n{lines}\n\n"
 
 
 def read_pgn(text: str, game: str) -> Iterator[ReadPgn]:
@@ -137,7 +140,7 @@ def _read_game(reader: _PgnText, game: str) -> ReadPgn:
             result = _RESULTS[word]
             return ReadPgn(game, tuple(actions), start, tags, result, line)
         try:
-            action = state.string_to_action(_plain(word))
+            action = state.string_to_action(word)
             state.apply(action)
         except ValueError as error:
             mover = "White" if state.to_play == 0 else "Black"
@@ -165,15 +168,6 @@ def _require_variant(tags: Mapping[str, str], game: str, line: int) -> None:
         raise InvalidRequestError(
             f"line {line} of the PGN: the game is Chess960; the model plays '{game}'"
         )
-
-
-def _plain(word: str) -> str:
-    """Return a move without glyphs, and castling with letters."""
-    bare = word.rstrip("!?")
-    for zeros, letters in sorted(_CASTLING.items(), key=lambda pair: -len(pair[0])):
-        if bare.startswith(zeros):
-            return letters + bare[len(zeros) :]
-    return bare
 
 
 class _PgnText:
@@ -217,11 +211,9 @@ class _PgnText:
             where = self.line
             self._go_to(found.end())
             word = found[0]
-            if word not in _RESULTS:
-                number = _MOVE_NUMBER.match(word)
-                word = word[number.end() :] if number and word not in _CASTLING else word
-                if number and found[0].startswith(tuple(_CASTLING)):
-                    word = found[0]
+            number = None if word in _RESULTS else _MOVE_NUMBER.match(word)
+            if number is not None:
+                word = word[number.end() :]
             if not word or word.startswith("$") or not word.strip("!?"):
                 continue
             yield word, where
@@ -244,23 +236,11 @@ class _PgnText:
 
     def _skip(self) -> None:
         """Go behind white space, comments and escaped lines."""
-        while self._at < len(self._text):
-            character = self._text[self._at]
-            at_line_start = self._at == 0 or self._text[self._at - 1] == "\n"
-            if character.isspace():
-                self._go_to(self._at + 1)
-            elif character == ";" or (character == "%" and at_line_start):
-                end = self._text.find("\n", self._at)
-                self._go_to(len(self._text) if end < 0 else end)
-            elif character == "{":
-                end = self._text.find("}", self._at)
-                if end < 0:
-                    raise InvalidRequestError(
-                        f"line {self.line} of the PGN: the comment has no end"
-                    )
-                self._go_to(end + 1)
-            else:
-                return
+        found = _SKIPPED.match(self._text, self._at)
+        if found is not None:
+            self._go_to(found.end())
+        if self._text.startswith("{", self._at):
+            raise InvalidRequestError(f"line {self.line} of the PGN: the comment has no end")
 
     def _go_to(self, place: int) -> None:
         self.line += self._text.count("\n", self._at, place)
@@ -281,14 +261,3 @@ def _pawns(value: float) -> str:
 def _escaped(text: str) -> str:
     plain = " ".join(text.split())
     return plain.replace("\\", "\\\\").replace('"', '\\"')
-
-
-def _wrapped(words: Sequence[str]) -> str:
-    """Return words in lines of fewer than 80 characters."""
-    lines = [""]
-    for word in " ".join(words).split(" "):
-        if lines[-1] and len(lines[-1]) + 1 + len(word) >= _LINE:
-            lines.append(word)
-        else:
-            lines[-1] = f"{lines[-1]} {word}".lstrip()
-    return "\n".join(lines)

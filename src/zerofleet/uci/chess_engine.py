@@ -112,7 +112,7 @@ class ChessEngine:
                 try:
                     await self._commands[words[0]](words[1:])
                 except ZerofleetError as error:
-                    self._complain(error)
+                    self.complain(error)
         finally:
             await self._drop_search()
 
@@ -163,7 +163,7 @@ class ChessEngine:
         try:
             limits = parse_go(words)
         except UciError as error:  # the controller waits for a move in any case
-            self._complain(error)
+            self.complain(error)
             limits = SearchLimits()
         if self._refusal:
             self._say(f"info string no search: {self._refusal}\n{_NO_MOVE}\n")
@@ -215,7 +215,7 @@ class ChessEngine:
             try:
                 actions.append(_apply(self._state.copy(), name))
             except UciError as error:
-                self._complain(error)
+                self.complain(error)
         return actions
 
     @property
@@ -223,7 +223,8 @@ class ChessEngine:
         """Selection and format of the lines about a search."""
         return InfoStyle(self._set.lines, self._names, self._mate_in)
 
-    def _complain(self, error: ZerofleetError) -> None:
+    def complain(self, error: ZerofleetError) -> None:
+        """Tell the controller why something has no effect."""
         self._say(f"info string {' '.join(str(error).split())}\n")
 
     def say(self, text: str) -> None:
@@ -343,7 +344,7 @@ class _RunningSearch:
                     if self._reaches_depth(table):
                         return
         except ZerofleetError as error:
-            self._engine.say(f"info string {' '.join(str(error).split())}\n")
+            self._engine.complain(error)
 
     def _reaches_depth(self, table: SearchTable) -> bool:
         best = table.ranked[0]
