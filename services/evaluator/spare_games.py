@@ -157,6 +157,13 @@ def pairings(
     return found
 
 
+def openings_of(run: RunConfig, starts: Sequence[str], count: int, seed: int) -> list[list[int]]:
+    """Return the actions of each opening: none after a start position, otherwise drawn ones."""
+    if starts:
+        return [[] for _ in starts]
+    return draw_openings(run.game.name, run.evaluator.opening_plies, count, seed)
+
+
 @dataclass(frozen=True, slots=True)
 class MissingGames:
     """Games that one pairing lacks, or the first part of them."""
@@ -236,11 +243,7 @@ class PairingQueue:
         seed = match_seed(self._run.seed, "rating", pairing.player, pairing.opponent)
         pairs = (self._run.rating.games + 1) // 2
         starts = self._starts[:pairs]
-        openings = (
-            [[] for _ in starts]
-            if self._starts
-            else draw_openings(self._run.game.name, self._run.evaluator.opening_plies, pairs, seed)
-        )
+        openings = openings_of(self._run, starts, pairs, seed)
         places = [
             (opening, color)
             for opening in range(len(openings))
@@ -455,17 +458,7 @@ class Trials:
         context, run = self._context, self._context.run
         starts = trial.openings[: trial.games // 2]
         # In a thread: drawing thousands of openings takes seconds.
-        openings = (
-            [[] for _ in starts]
-            if starts
-            else await asyncio.to_thread(
-                draw_openings,
-                run.game.name,
-                run.evaluator.opening_plies,
-                trial.games // 2,
-                trial.seed,
-            )
-        )
+        openings = await asyncio.to_thread(openings_of, run, starts, trial.games // 2, trial.seed)
         games = 2 * len(openings)
         if games < trial.games:
             _log.warning("trial_shortened", match_id=trial.match_id, openings=len(openings))

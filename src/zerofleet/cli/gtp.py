@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Annotated
 
 import typer
@@ -13,27 +12,19 @@ from zerofleet.cli.run_options import (
     RunFile,
     TlsFolder,
     TokenFile,
-    client_credentials,
 )
-from zerofleet.cli.serving import refuse_two_services, service_address, with_port
+from zerofleet.cli.serving import Address, Leaves, ModelVersion, serve_controller
 
 
 def gtp(
     run_file: RunFile = None,
     data: DataOption = None,
-    address: Annotated[
-        str | None,
-        typer.Option(
-            callback=with_port, help="Address of another inference service.", metavar="HOST:PORT"
-        ),
-    ] = None,
-    model: Annotated[str, typer.Option(help="A version, or 'best'.", metavar="VERSION")] = "best",
+    address: Address = None,
+    model: ModelVersion = "best",
     simulations: Annotated[
         int | None, typer.Option(min=1, help="Simulations for each move [the server's].")
     ] = None,
-    leaves: Annotated[
-        int, typer.Option(min=1, help="Leaves of the tree predicted at once: faster, and weaker.")
-    ] = 1,
+    leaves: Leaves = 1,
     tls: TlsFolder = None,
     token_file: TokenFile = None,
     allow_plaintext: AllowPlaintext = False,
@@ -46,10 +37,6 @@ def gtp(
     from zerofleet.gtp.engine import serve_gtp
     from zerofleet.rpc.player_service import SearchOptions
 
-    refuse_two_services(address, run_file, data)
-    search = SearchOptions(simulations=simulations, leaves=leaves)
-    options = EngineOptions(version=model, search=search)
-    # The run's own service is on this machine and needs no credentials.
-    shown = (tls, token_file, allow_plaintext) if address is not None else (None, None, False)
-    with service_address(address, run_file, data, "gtp") as found:
-        asyncio.run(serve_gtp(found, options, client_credentials(*shown)))
+    options = EngineOptions(model, SearchOptions(simulations=simulations, leaves=leaves))
+    service = (address, run_file, data)
+    serve_controller("gtp", serve_gtp, options, service, (tls, token_file, allow_plaintext))

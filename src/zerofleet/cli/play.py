@@ -15,23 +15,18 @@ from zerofleet.cli.run_options import (
     chosen_folder,
     client_credentials,
 )
-from zerofleet.cli.serving import refuse_two_services, serving, with_port
+from zerofleet.cli.serving import Address, ModelVersion, refuse_two_services, serving
 from zerofleet.errors import ConfigError
 
 
 def play(
     run_file: RunFile = None,
     data: DataOption = None,
-    address: Annotated[
-        str | None,
-        typer.Option(
-            callback=with_port, help="Address of another inference service.", metavar="HOST:PORT"
-        ),
-    ] = None,
+    address: Address = None,
     game: Annotated[
         str | None, typer.Option(help="With --address: the game its run plays.")
     ] = None,
-    model: Annotated[str, typer.Option(help="A version, or 'best'.", metavar="VERSION")] = "best",
+    model: ModelVersion = "best",
     simulations: Annotated[
         int | None, typer.Option(min=1, help="Simulations for each of its moves [the server's].")
     ] = None,

@@ -6,11 +6,13 @@ import asyncio
 import contextlib
 import re
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Coroutine, Generator
 from shlex import quote
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Any
 
-from zerofleet.cli.run_options import chosen_folder
+import typer
+
+from zerofleet.cli.run_options import chosen_folder, client_credentials
 from zerofleet.cli.terminal import echo
 from zerofleet.errors import ConfigError, ZerofleetError
 
@@ -19,9 +21,11 @@ if TYPE_CHECKING:
     from subprocess import Popen
 
     from zerofleet.database import Promotion
+    from zerofleet.engine_lines import EngineOptions
     from zerofleet.local.data_folder import DataFolder
     from zerofleet.local.programs import LocalPrograms
     from zerofleet.local.stores import Running
+    from zerofleet.rpc.tls import ClientCredentials
 
 _READY_SECONDS = 60.0
 
@@ -42,6 +46,18 @@ def with_port(address: str | None) -> str | None:
     raise ConfigError(f"--address {address}: give HOST:PORT, as `zerofleet status` names it")
 
 
+Address = Annotated[
+    str | None,
+    typer.Option(
+        callback=with_port, help="Address of another inference service.", metavar="HOST:PORT"
+    ),
+]
+ModelVersion = Annotated[str, typer.Option(help="A version, or 'best'.", metavar="VERSION")]
+Leaves = Annotated[
+    int, typer.Option(min=1, help="Leaves of the tree predicted at once: faster, and weaker.")
+]
+
+
 def refuse_two_services(address: str | None, run_file: Path | None, data: Path | None) -> None:
     """Refuse ``--address`` together with a run, which may have another service.
 
@@ -53,13 +69,30 @@ def refuse_two_services(address: str | None, run_file: Path | None, data: Path |
         raise ConfigError(f"--address {address} and the run of {run} are two services: give one")
 
 
-def service_address(
-    address: str | None, run_file: Path | None, data: Path | None, program: str
-) -> contextlib.AbstractContextManager[str]:
-    """Return the given service, or the run's own; see ``serving``."""
+def serve_controller(
+    program: str,
+    serve: Callable[[str, EngineOptions, ClientCredentials], Coroutine[Any, Any, None]],
+    options: EngineOptions,
+    service: tuple[str | None, Path | None, Path | None],
+    credentials: tuple[Path | None, Path | None, bool],
+) -> None:
+    """Run an engine for a controller until it ends.
+
+    Args:
+        program: the command's name.
+        serve: answers the controller, given the address of an inference service.
+        options: of the engine's searches.
+        service: the address of another service; or the run file and data folder of the run.
+        credentials: TLS folder, token file and permission of plaintext, for another service.
+    """
+    address, run_file, data = service
+    refuse_two_services(address, run_file, data)
     if address is not None:
-        return contextlib.nullcontext(address)
-    return serving(chosen_folder(data, run_file), program)
+        asyncio.run(serve(address, options, client_credentials(*credentials)))
+        return
+    with serving(chosen_folder(data, run_file), program) as found:
+        # The run's own service is on this machine and needs no credentials.
+        asyncio.run(serve(found, options, client_credentials(None, None, False)))
 
 
 @contextlib.contextmanager
