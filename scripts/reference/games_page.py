@@ -199,8 +199,8 @@ GAMES = (
         "A pass is legal only for a player who cannot place a disc.",
         "A letter for the column and the row counted from the top: `a1` is the top left square. "
         "A pass is `pass`. Capitals are accepted.",
-        "64 characters from a1 to h8, with `X` for Black, `O` for White and `-` for an empty square, "
-        "then the side to move: the line of the FFO test files. Rows separated by `/` are read too. "
+        "64 characters from a1 to h8, then the side to move, as in the FFO test files. `X` is Black, "
+        "`O` is White and `-` an empty square. Rows separated by `/` are read too. "
         "The four centre squares have discs.",
         (
             "discs of the player to move",
