@@ -96,7 +96,7 @@ def test_a_position_on_the_command_line_is_checked() -> None:
 
 def test_the_second_player_waits_for_the_first_action() -> None:
     text = played([], you=1)
-    assert text.index("model 7 plays") < text.index("your action (second player)")
+    assert text.index("model 7 plays") < text.index("your action (O)")
     assert "nothing to take back" in played(["undo"], you=1)
 
 
