@@ -141,6 +141,8 @@ class CompareView:
                 ComparedModel(versions, version, game_board, self)
                 for version in _asked_versions(visit, described, versions)
             ]
+        with ui.element("section").classes("zf-panel"):
+            self._copies = CopyFields(game_board.game)
         visit.while_here(self._stop, self._resume)
 
     async def open(self) -> None:
@@ -214,8 +216,6 @@ class CompareView:
                 "Click a move to continue. To start from a stored position, open its game. "
                 f"{perspective(self._game_board.names)}"
             ).classes("zf-note")
-        with ui.element("section").classes("zf-panel"):
-            self._copies = CopyFields(self._game_board.game)
 
     def _begin_search(self, model: ComparedModel, *, over: bool) -> None:
         if not over:

@@ -132,7 +132,7 @@ class CopyField:
         self._name = name
         with ui.element("div").classes("zf-copy"):
             self._field = kind(name)
-            self._field.props("dense outlined readonly spellcheck=false rows=3")
+            self._field.props("dense outlined readonly spellcheck=false rows=5")
             self._button = ui.button()
             self._button.props('outline dense no-caps padding="2px 10px"')
             self._button.on("click", self._copied, js_handler=_COPY)
