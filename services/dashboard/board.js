@@ -226,7 +226,7 @@ export default {
       const last = new Map(onBoard.map((step) => [step.points[0], step.number]));
       return onBoard.filter((step) => last.get(step.points[0]) == step.number || step.source !== null);
     },
-    targets() { return this.actions.filter((a) => a.source === this.selected).map((a) => a.points[0]); },
+    targets() { return [...new Set(this.actions.filter((a) => a.source === this.selected).map((a) => a.points[0]))]; },
     ghost() {
       const one = this.aimed.length == 1 ? this.aimed[0] : null;
       return one && one.source === null ? one : null;

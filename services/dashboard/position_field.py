@@ -15,8 +15,8 @@ from zerofleet.services.dashboard.toolkit import ui
 
 _LONGEST_POSITION = 2_000  # characters that are read; the rules refuse far fewer
 _NOTATION_NOTE = (
-    "The position in the notation of the game, with the side to move. Copy the text to keep the "
-    "position, or change it and press Set up."
+    "A position in the notation of the game, with the side to move. Change the text and press "
+    "Set up to play from there."
 )
 # Browsers have no clipboard for pages that come over plain HTTP from another machine.
 _COPY = """async (event) => {
@@ -44,7 +44,7 @@ class PositionField:
         panel = ui.element("section").classes("zf-panel")
         with panel, ui.expansion("Set up a position").props("dense"):
             with ui.element("div").classes("zf-tools"):
-                self._field = ui.input("Position").classes("zf-position")
+                self._field = ui.input("Position to set up").classes("zf-position")
                 self._field.props("dense outlined spellcheck=false autocomplete=off")
                 self._field.on("keydown.enter", self._set_up)
                 button = ui.button("Set up", on_click=self._set_up)

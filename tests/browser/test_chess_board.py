@@ -17,7 +17,6 @@ from zerofleet.games.pgn_text import read_pgn
 
 Opened = Callable[..., Any]
 LINE = "e4 d5 exd5 Qxd5 Nc3 Qe5+"
-PROMOTION = "8/P6k/8/8/8/8/8/1r5K w - - 0 1"
 PAWN_AND_KING = "8/P6k/8/8/8/8/7K/1r6 w - - 0 1"
 
 
@@ -45,7 +44,7 @@ def line(page: Page) -> Locator:
 def columns(page: Page) -> str:
     """The names of the columns, from the left."""
     found = page.locator(".zf-board").first.locator(".names text")
-    named = sorted((each.bounding_box()["x"], each.inner_text()) for each in found.all())
+    named = sorted((each.bounding_box()["x"], each.text_content()) for each in found.all())
     return "".join(name for _, name in named if not name.isdecimal())
 
 
@@ -129,7 +128,7 @@ def test_check_captures_texts_and_the_side_of_the_board(shown: Any, open_page: O
     assert columns(page) == "abcdefgh"
     page.get_by_role("button", name="Flip board").click()
     assert columns(page) == "hgfedcba"
-    drag(page, (7, 4), (7, 3))  # the king of Black is at the bottom now
+    drag(page, (7, 3), (7, 4))  # the king of Black is at the bottom now
     expect(line(page)).to_have_text(re.compile("Kd8"))
     # The choice lasts in this window; Black sits at the bottom without it.
     record = random_record(1, "chess")
@@ -153,5 +152,5 @@ def test_a_rack_is_seen_from_behind(shown: Any, open_page: Opened) -> None:
     page.mouse.click(*cell(page, 5, 0, (6, 7)))
     expect(line(page)).to_have_text("1. 7")
     expect(page.get_by_text("Yellow is to play.")).to_be_visible()
-    expect(page.get_by_label("Position", exact=True).first).to_have_value("7/7/7/7/7/6x o")
+    expect(page.get_by_label("Position", exact=True)).to_have_value("7/7/7/7/7/6x o")
     assert opened.complaints == []

@@ -1,11 +1,16 @@
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.random_records import random_record
 from zerofleet import games
+from zerofleet.database import Submission
+from zerofleet.database.finished_games import encode_submissions
 from zerofleet.errors import ConfigError, IllegalActionError
 from zerofleet.games import State, format_actions, parse_actions
 from zerofleet.games.notation import player_letters, player_names, whole_number, why_illegal
@@ -222,3 +227,12 @@ def test_the_letters_of_the_pieces_are_those_of_the_picture() -> None:
         assert {first, second} <= set(str(state).split())
         assert first in str(State(game, [State(game).legal_actions()[0]])).split()
     assert player_letters("chess") is None
+
+
+@pytest.mark.parametrize("game", ["chess", "chess(chess960=true)", "go(size=5)"])
+def test_the_moves_of_a_stored_game_are_those_of_the_game(game: str) -> None:
+    for seed in range(5):
+        record = random_record(seed, game)
+        [stored] = json.loads(encode_submissions([Submission(record)]))
+        assert parse_actions(game, stored["moves"]) == record.columns.action.tolist()
+        assert format_actions(game, record.columns.action.tolist()) == stored["moves"]
