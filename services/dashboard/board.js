@@ -4,7 +4,7 @@
 const U = 40; // units of one cell
 const NAMES = 24; // units for the names of rows and columns
 const DRAG = 5; // pixels that a pressed pointer moves before it drags
-const FLIPPED = "zf-flipped"; // in the session's storage, and the event that it has changed
+const FLIPPED = "zf-flipped"; // in the session's storage, and the event of the page's button
 const PATHS = {
   p: "M20 7a6 6 0 0 1 3.6 10.8c2.6 1.6 3.9 4.6 2.6 8.2H13.8c-1.3-3.6 0-6.6 2.6-8.2A6 6 0 0 1 20 7zM12 28h16l2 6H10z",
   r: "M10 7h5v4h3V7h4v4h3V7h5v8l-3 3v8H13v-8l-3-3zM11 28h18l2 6H9z",
@@ -157,10 +157,10 @@ export default {
   data: () => ({ NAMES, aimed: [], cursor: null, selected: null, choices: [], said: "", hovered: null, drag: null, flipped: false }),
   created() {
     addStyle();
-    this.readFlip();
-    addEventListener(FLIPPED, this.readFlip);
+    try { this.flipped = sessionStorage.getItem(FLIPPED) == "yes"; } catch { /* storage is off */ }
+    addEventListener(FLIPPED, this.turnOver);
   },
-  beforeUnmount() { removeEventListener(FLIPPED, this.readFlip); },
+  beforeUnmount() { removeEventListener(FLIPPED, this.turnOver); },
   watch: {
     "position.number"() { // not its marks alone
       this.aimed = []; this.selected = null; this.choices = []; this.hovered = null; this.drag = null;
@@ -245,7 +245,10 @@ export default {
     },
     y(p) { return U * (this.rise * this.place(p)[0] + 0.5) + (this.slant ? 3 : 0); },
     columnX(c) { return U * (this.place(c)[1] + 0.5); },
-    readFlip() { this.flipped = sessionStorage.getItem(FLIPPED) == "yes"; },
+    turnOver() {
+      this.flipped = !this.flipped;
+      try { sessionStorage.setItem(FLIPPED, this.flipped ? "yes" : "no"); } catch { /* storage is off */ }
+    },
     at(p) { return `translate(${this.x(p) - 20} ${this.y(p) - 20})`; },
     centre(m) {
       const n = m.source === null ? m.points.length : 1;

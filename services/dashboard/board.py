@@ -738,9 +738,5 @@ def flip_button() -> None:
     button.props('outline dense no-caps padding="2px 10px"')
     button.on(
         "click",
-        js_handler="""() => {
-            const key = "zf-flipped";
-            sessionStorage.setItem(key, sessionStorage.getItem(key) == "yes" ? "no" : "yes");
-            window.dispatchEvent(new Event(key));
-        }""",
+        js_handler='() => dispatchEvent(new Event("zf-flipped"))',
     )

@@ -49,7 +49,7 @@ def captured_men(
         mover = state.to_play
         state.apply(action)
         after = men()
-        # Of the mover's own men, only a promoted pawn disappears.
+        # A promoted pawn is the only man of the mover's own that disappears.
         taken[mover].extend(
             letter for letter in on_board - after if letter.islower() == (mover == 0)
         )

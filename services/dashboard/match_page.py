@@ -100,7 +100,7 @@ _LIST_SECONDS = 10.0
 _GAME_COLUMNS = (
     TableColumn("at", "Stored, UTC"),
     TableColumn("opening", "Opening", figure=True),
-    TableColumn("first", "Moves first"),
+    TableColumn("first", "First player"),
     TableColumn("score", "Points of the player", figure=True),
     TableColumn("reason", "Ended by"),
     TableColumn("length", "Plies", figure=True),

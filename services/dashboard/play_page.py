@@ -306,6 +306,7 @@ class PlayView:
     async def _show(self, answer: SearchTable | None) -> None:
         """Show the position after the rules have processed it."""
         line = await self._replayed()
+        record = await asyncio.to_thread(self._record, line)
         if self._has_moved:
             self._has_moved = False
             self._set_address()
@@ -323,7 +324,7 @@ class PlayView:
         self._shown_line.set_text(numbered(line.words))
         if self._setup is not None:
             self._setup.show(line.position)
-        self._copies.show(line.position, await asyncio.to_thread(self._record, line))
+        self._copies.show(line.position, record)
         self._status.set_text(self._words(line, mine=mine, over=over))
         if answer is not None and self._value_shown and not self._hints:
             self._say_value(answer, ended=ended)
