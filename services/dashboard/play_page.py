@@ -245,7 +245,9 @@ class PlayView:
                 versions, label="Model", value=self._version, on_change=self._choose_version
             ).classes("zf-field")
             sides = dict(zip(_SIDES, (*game_board.names, "both sides"), strict=True))
-            ui.select(sides, label="You play", value=self._side, on_change=self._choose_side)
+            ui.select(
+                sides, label="You play", value=self._side, on_change=self._choose_side
+            ).classes("zf-field")
             self._simulations = SimulationsField(visit, described, self._moved)
             ui.switch("Hints", value=self._hints, on_change=self._choose_hints)
             ui.switch("Value", value=True, on_change=self._choose_value)
