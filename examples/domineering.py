@@ -1,6 +1,6 @@
 """Domineering on 6 x 6: a game written as one Python class.
 
-The players lay dominoes on empty points, the first player upright ones, the second lying ones.
+The players lay dominoes on empty points: Vertical, who begins, upright ones, Horizontal lying ones.
 Who has no room left loses; there are no draws.
 """
 
@@ -42,6 +42,7 @@ class Domineering(Game):
     num_actions = 2 * UPRIGHT
     observation_shape = (2, SIZE, SIZE)
     max_length = SIZE * SIZE // 2
+    player_names = ("Vertical", "Horizontal")
     num_symmetries = 4  # both reflections and the half turn; a quarter turn swaps the players
 
     def __init__(self) -> None:

@@ -113,17 +113,18 @@ GAMES = (
         "reach. A pawn that reaches the last rank becomes a queen. The last 66 actions are "
         "promotions to a knight, a bishop or a rook. Castling moves the king by two squares, in "
         "Chess960 onto its own rook.",
-        "As in UCI, the two squares and the piece of a promotion: `e2e4`, `e7e8q`. Standard "
-        "algebraic notation, such as `Nf3`, is read as well.",
+        "Standard algebraic notation, such as `Nf3` and `e8=Q+`. The notation of UCI, such as "
+        "`g1f3` and `e7e8q`, is read everywhere as well; gRPC answers in it.",
         "Forsyth-Edwards Notation (FEN); in Chess960 Shredder-FEN, with the files of the rooks as "
         "castling rights.",
         (*CHESS_HISTORY, *CHESS_STATE),
-        "e2e4 e7e5 g1f3",
+        "e4 e5 Nf3",
     ),
     GamePage(
         "connect_four",
         "Connect Four",
-        "Discs fall to the lowest empty cell of a column. Four in a row win.",
+        "Discs fall to the lowest empty cell of a column. Four in a row win. "
+        "The first player is Red.",
         ("connect_four",),
         (),
         "The action is the column, counted from 0 at the left.",
@@ -162,7 +163,7 @@ GAMES = (
     GamePage(
         "gomoku",
         "Gomoku",
-        "Five or more stones in a row win on a board of 15 x 15.",
+        "Five or more stones in a row win on a board of 15 x 15. The first player is Black.",
         ("gomoku",),
         (),
         "The action is `15 * row + column`, with row 0 at the top.",
@@ -175,7 +176,8 @@ GAMES = (
     GamePage(
         "mnk",
         "m,n,k games",
-        "`k` stones in a row win on a board of `m` columns and `n` rows. A longer row wins as well.",
+        "`k` stones in a row win on a board of `m` columns and `n` rows. A longer row wins as well. "
+        "The first player is X.",
         ("mnk", "mnk(m=5,n=4,k=3)"),
         (
             ("m", "3", "columns, 1 to 19"),
@@ -214,7 +216,7 @@ GAMES = (
     GamePage(
         "tic_tac_toe",
         "Tic-tac-toe",
-        "Three marks in a row win.",
+        "Three marks in a row win. The first player is X.",
         ("tic_tac_toe",),
         (),
         "The action is `3 * row + column`, with row 0 at the top.",

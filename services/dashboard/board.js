@@ -3,6 +3,8 @@
 // ("play").
 const U = 40; // units of one cell
 const NAMES = 24; // units for the names of rows and columns
+const DRAG = 5; // pixels that a pressed pointer moves before it drags
+const FLIPPED = "zf-flipped"; // in the session's storage, and the event of the page's button
 const PATHS = {
   p: "M20 7a6 6 0 0 1 3.6 10.8c2.6 1.6 3.9 4.6 2.6 8.2H13.8c-1.3-3.6 0-6.6 2.6-8.2A6 6 0 0 1 20 7zM12 28h16l2 6H10z",
   r: "M10 7h5v4h3V7h4v4h3V7h5v8l-3 3v8H13v-8l-3-3zM11 28h18l2 6H9z",
@@ -14,7 +16,7 @@ const PATHS = {
 const STYLE = `
 .zf-board { --paper: #fff; --ink: #263238; --rule: #90a4ae; --field: #eceff1; --field-2: #cfd8dc;
   --first: #22272b; --second: #fbfbf8; --edge: #37474f; --heat: #0277bd; --aim: #0277bd;
-  --last: #d84315; --won: #1b7f3b; color: var(--ink); width: 100%; outline: none; border-radius: 6px; }
+  --last: #d84315; --check: #e0685b; --won: #1b7f3b; color: var(--ink); width: 100%; outline: none; border-radius: 6px; }
 .body--dark .zf-board { --paper: #1d1d1d; --ink: #e0e0e0; --rule: #607d8b; --field: #2b3236;
   --field-2: #3b454b; --edge: #90a4ae; --heat: #4fc3f7; --aim: #4fc3f7; --last: #ff8a65; }
 .body--dark .zf-board.stones.squares, .body--dark .zf-board.stones.hexagons { --field: #5f6c74; --rule: #84949c; }
@@ -29,7 +31,11 @@ const STYLE = `
 .body--dark .zf-board.chequered { --field: #cdc6b4; --field-2: #83917b; }
 .zf-board.chess { --first: #fdfdfb; --second: #23272a; }
 .zf-board:focus-visible { box-shadow: 0 0 0 3px var(--aim); }
-.zf-board svg { display: block; width: 100%; height: auto; touch-action: manipulation; user-select: none; }
+.zf-board .points { display: block; width: 100%; height: auto; touch-action: manipulation; user-select: none; }
+.zf-board .captured { display: flex; align-items: center; height: 1.6rem; font-size: .8rem; }
+.zf-board .captured svg { width: 1.3rem; height: 1.3rem; margin-right: -.35rem; flex: none; }
+.zf-board .captured svg:last-of-type { margin-right: .3rem; }
+.zf-board .off svg { width: 1.8rem; height: 1.8rem; vertical-align: middle; margin-right: .2rem; }
 .zf-board svg * { pointer-events: none; } /* what is drawn anew between press and release would take the click with it */
 .zf-board text { font-family: inherit; text-anchor: middle; dominant-baseline: central; font-variant-numeric: tabular-nums; }
 .zf-board .names { fill: var(--ink); font-size: 13px; }
@@ -56,8 +62,11 @@ export default {
   <div :class="['zf-board', shape.style, shape.pieces]" :role="playable ? 'application' : 'group'"
     :tabindex="playable ? 0 : -1" :aria-label="label" @keydown="key" @blur="leave" @pointerleave="leave">
     <pre v-if="shape.style == 'text'" tabindex="0">{{ position.text }}</pre>
-    <svg v-else ref="svg" :viewBox="box" aria-hidden="true" @pointermove="move" @click="click"
-      :style="{ cursor: playable && aimed.length ? 'pointer' : 'default' }">
+    <div v-if="rows.length" class="captured" role="img" :aria-label="rows[1].words">
+      <svg v-for="(glyph, i) in rows[1].glyphs" :key="i" viewBox="0 0 40 40" v-html="picture(rows[1].owner, glyph)"></svg>{{ rows[1].lead ? "+" + rows[1].lead : "" }}
+    </div>
+    <svg v-if="shape.style != 'text'" ref="svg" class="points" :viewBox="box" aria-hidden="true" @pointerdown="press" @pointermove="move" @pointerup="drop" @pointercancel="drag = null"
+      @touchmove="hold" @click="click" :style="{ cursor: drag && drag.at ? 'grabbing' : playable && aimed.length ? 'pointer' : 'default' }">
       <rect v-if="shape.style != 'hexagons'" x="0" y="0" :width="wide" :height="high" rx="3"
         fill="var(--field)" />
       <g v-if="shape.style == 'chequered'">
@@ -73,11 +82,12 @@ export default {
       <circle v-for="p in shape.stars" :key="'s' + p" :cx="x(p)" :cy="y(p)" r="3.2" fill="var(--rule)" />
       <g class="names">
         <text v-for="(name, r) in shape.row_names" :key="'r' + r" :x="-NAMES / 2" :y="y(r * shape.columns)">{{ name }}</text>
-        <text v-for="(name, c) in shape.column_names" :key="'c' + c" :x="x(c)" :y="high + NAMES / 2">{{ name }}</text>
+        <text v-for="(name, c) in shape.column_names" :key="'c' + c" :x="columnX(c)" :y="high + NAMES / 2">{{ name }}</text>
       </g>
       <g v-if="lastMoves">
         <rect v-for="p in lastPoints" :key="'l' + p" :x="x(p) - 20" :y="y(p) - 20" width="40" height="40" fill="var(--last)" opacity="0.28" />
       </g>
+      <rect v-if="position.check !== null" class="zf-check" :x="x(position.check) - 20" :y="y(position.check) - 20" width="40" height="40" fill="var(--check)" />
       <g v-if="heat">
         <template v-for="m in drawn" :key="'h' + m.action">
           <line v-if="m.source === null && m.points.length > 1" :x1="x(m.points[0])" :y1="y(m.points[0])" :x2="x(m.points[m.points.length - 1])"
@@ -86,7 +96,7 @@ export default {
           <rect v-else-if="m.source === null" :x="x(m.points[0]) - 19" :y="y(m.points[0]) - 19" width="38" height="38" rx="2" fill="var(--heat)" :opacity="m.alpha" />
         </template>
       </g>
-      <g v-for="piece in pieces" :key="piece.point" class="zf-piece" :transform="at(piece.point)"><g v-html="picture(piece.owner, piece.glyph)"></g></g>
+      <g v-for="piece in pieces" :key="piece.point" class="zf-piece" :transform="at(piece.point)" :opacity="drag && drag.at && drag.point === piece.point ? 0.3 : 1"><g v-html="picture(piece.owner, piece.glyph)"></g></g>
       <g v-if="!lastMoves">
         <circle v-for="p in lastPoints" :key="'l' + p" :cx="x(p)" :cy="y(p)" r="6" fill="none" stroke="var(--last)" stroke-width="3" />
       </g>
@@ -118,10 +128,14 @@ export default {
         <g v-for="p in ghost.points" :key="'w' + p" :transform="at(p)"><g v-html="picture(mover, '')"></g></g>
       </g>
       <rect v-if="cursor !== null" :x="x(cursor) - 19" :y="y(cursor) - 19" width="38" height="38" rx="4" fill="none" stroke="var(--aim)" stroke-width="3" stroke-dasharray="7 4" />
+      <g v-if="dragged" class="zf-dragged" :transform="'translate(' + (drag.at.x - 22) + ' ' + (drag.at.y - 22) + ') scale(1.1)'" v-html="picture(dragged.owner, dragged.glyph)"></g>
     </svg>
+    <div v-if="rows.length" class="captured" role="img" :aria-label="rows[0].words">
+      <svg v-for="(glyph, i) in rows[0].glyphs" :key="i" viewBox="0 0 40 40" v-html="picture(rows[0].owner, glyph)"></svg>{{ rows[0].lead ? "+" + rows[0].lead : "" }}
+    </div>
     <div v-if="choices.length || off.length" class="off">
       <component v-for="a in choices.length ? choices : off" :key="a.action" :is="playable ? 'button' : 'span'" :type="playable ? 'button' : null"
-        :class="{ last: a.action === lastOff }" @click="playable && play(a.action)" @mouseenter="aim([a])" @focus="aim([a])">{{ a.text }}{{ share(a.action) }}</component>
+        :class="{ last: a.action === lastOff }" @click="playable && play(a.action)" @mouseenter="aim([a])" @focus="aim([a])"><svg v-if="promoted(a)" viewBox="0 0 40 40" aria-hidden="true" v-html="picture(mover, promoted(a))"></svg>{{ a.text }}{{ share(a.action) }}</component>
     </div>
     <span v-if="lastOff !== null && !off.some((a) => a.action === lastOff)">last: {{ position.last.text }}</span>
     <span class="said" aria-live="polite">{{ said }}</span>
@@ -134,15 +148,22 @@ export default {
     best: Number,
     line: Array, // VariationStep
     playable: Boolean,
+    flips: Boolean, // whether the button of the page turns it
+    turned: Boolean, // shown from the second player's side, unless flipped
     mover: Number, // whose pieces the player to move puts: 0, 1, or -1 where they look alike
     label: String,
   },
   emits: ["play", "hover"],
-  data: () => ({ NAMES, aimed: [], cursor: null, selected: null, choices: [], said: "", hovered: null }),
-  created() { addStyle(); },
+  data: () => ({ NAMES, aimed: [], cursor: null, selected: null, choices: [], said: "", hovered: null, drag: null, flipped: false }),
+  created() {
+    addStyle();
+    try { this.flipped = sessionStorage.getItem(FLIPPED) == "yes"; } catch { /* storage is off */ }
+    addEventListener(FLIPPED, this.turnOver);
+  },
+  beforeUnmount() { removeEventListener(FLIPPED, this.turnOver); },
   watch: {
     "position.number"() { // not its marks alone
-      this.aimed = []; this.selected = null; this.choices = []; this.hovered = null;
+      this.aimed = []; this.selected = null; this.choices = []; this.hovered = null; this.drag = null;
     },
   },
   computed: {
@@ -157,6 +178,13 @@ export default {
       const below = this.shape.column_names.length ? NAMES : 0;
       return `${-left} -1 ${this.wide + left + (left ? 1 : 0)} ${this.high + below + 2}`;
     },
+    flip() { return (this.flips && this.flipped) != this.turned; },
+    rows() { // captured men below and above the board: those of the player who sits there first
+      const [first, second] = this.position.captured.map((each, player) => ({ ...each, owner: 1 - player }));
+      if (!first) return [];
+      return this.flip ? [second, first] : [first, second];
+    },
+    dragged() { return this.drag && this.drag.at ? this.pieces.find((each) => each.point === this.drag.point) : null; },
     darkFields() { return this.points.filter((p) => (Math.floor(p / this.shape.columns) + p % this.shape.columns) % 2); },
     rules() {
       const { rows, columns, style } = this.shape;
@@ -198,15 +226,29 @@ export default {
       const last = new Map(onBoard.map((step) => [step.points[0], step.number]));
       return onBoard.filter((step) => last.get(step.points[0]) == step.number || step.source !== null);
     },
-    targets() { return this.actions.filter((a) => a.source === this.selected).map((a) => a.points[0]); },
+    targets() { return [...new Set(this.actions.filter((a) => a.source === this.selected).map((a) => a.points[0]))]; },
     ghost() {
       const one = this.aimed.length == 1 ? this.aimed[0] : null;
       return one && one.source === null ? one : null;
     },
   },
   methods: {
-    x(p) { return U * ((p % this.shape.columns) + 0.5 + this.slant * Math.floor(p / this.shape.columns)); },
-    y(p) { return U * (this.rise * Math.floor(p / this.shape.columns) + 0.5) + (this.slant ? 3 : 0); },
+    // Where a point is drawn, as [row, column]. A rack is seen from behind, where discs still fall down.
+    place(p) {
+      const { rows, columns, style } = this.shape;
+      const [row, column] = [Math.floor(p / columns), p % columns];
+      return this.flip ? [style == "frame" ? row : rows - 1 - row, columns - 1 - column] : [row, column];
+    },
+    x(p) {
+      const [row, column] = this.place(p);
+      return U * (column + 0.5 + this.slant * row);
+    },
+    y(p) { return U * (this.rise * this.place(p)[0] + 0.5) + (this.slant ? 3 : 0); },
+    columnX(c) { return U * (this.place(c)[1] + 0.5); },
+    turnOver() {
+      this.flipped = !this.flipped;
+      try { sessionStorage.setItem(FLIPPED, this.flipped ? "yes" : "no"); } catch { /* storage is off */ }
+    },
     at(p) { return `translate(${this.x(p) - 20} ${this.y(p) - 20})`; },
     centre(m) {
       const n = m.source === null ? m.points.length : 1;
@@ -249,6 +291,11 @@ export default {
       const safe = glyph.replace(/[&<>"]/g, (c) => `&#${c.charCodeAt(0)};`);
       return `${disc}<text x="20" y="20" font-size="18" font-weight="600" fill="${ink}">${safe}</text>`;
     },
+    // The letter of the piece that a pawn becomes, while one of them is to be chosen.
+    promoted(a) {
+      const found = this.choices.length && this.shape.pieces == "chess" && /=([A-Z])/.exec(a.text);
+      return found ? found[1] : "";
+    },
     share(action) {
       const mark = this.byMark.get(action);
       return mark && mark.label ? ` ${mark.label}` : "";
@@ -278,6 +325,7 @@ export default {
     },
     play(action) {
       if (!this.byAction.has(action)) return;
+      if (this.choices.length) this.$el.focus({ preventScroll: true }); // their buttons are removed
       this.selected = null; this.choices = [];
       this.$emit("play", action);
     },
@@ -301,12 +349,41 @@ export default {
       }
       return { point, beside, cell: matrix.a * U };
     },
-    move(event) {
-      if (event.pointerType == "touch") return;
+    press(event) {
+      this.hasDropped = false;
+      if (!this.playable || !event.isPrimary || event.button) return;
+      const { point } = this.under(event);
+      if (point === null || !this.actions.some((a) => a.source === point)) return;
+      this.drag = { point, from: [event.clientX, event.clientY], at: null };
+    },
+    hold(event) { if (this.drag) event.preventDefault(); }, // a finger moves the piece, not the page
+    drop(event) {
+      const drag = this.drag;
+      this.drag = null;
+      if (!drag || !drag.at) return; // a click follows
+      this.hasDropped = true;
       const { point, beside } = this.under(event);
+      if (point === drag.point) return; // it stays selected
+      if (point !== null && this.targets.includes(point)) this.choose(point, beside);
+      else this.selected = null;
+    },
+    move(event) {
+      const { point, beside } = this.under(event);
+      if (this.drag && event.isPrimary) {
+        const [x, y] = this.drag.from;
+        if (!this.drag.at && Math.hypot(event.clientX - x, event.clientY - y) < DRAG) return;
+        if (!this.drag.at) {
+          this.$refs.svg.setPointerCapture(event.pointerId);
+          this.selected = this.drag.point; this.choices = [];
+        }
+        this.drag.at = beside;
+        return;
+      }
+      if (event.pointerType == "touch") return;
       this.aim(point === null ? [] : this.meant(point, beside));
     },
     click(event) {
+      if (this.hasDropped) return; // it ends a drag
       const { point, beside, cell } = this.under(event);
       if (point === null) return;
       const meant = this.meant(point, beside);
@@ -317,6 +394,10 @@ export default {
       this.choose(point, beside);
     },
     key(event) {
+      if (event.key == "Escape" && this.choices.length) {
+        this.selected = null; this.choices = [];
+        return this.$el.focus({ preventScroll: true });
+      }
       if (!this.playable || event.target !== this.$el || event.altKey || event.ctrlKey || event.metaKey) return;
       const way = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] }[event.key];
       if (way && this.shape.style != "text") {

@@ -17,7 +17,7 @@ import itertools
 import random
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from typing import Any, Literal, cast
@@ -25,7 +25,9 @@ from typing import Any, Literal, cast
 from zerofleet.errors import ConfigError
 from zerofleet.games import State, spec
 from zerofleet.games.go import base_name
-from zerofleet.services.dashboard.toolkit import Element, Table, TableColumn, events
+from zerofleet.games.notation import player_names
+from zerofleet.services.dashboard.chess_board import CapturedMen, captured_men, checked_king
+from zerofleet.services.dashboard.toolkit import Element, events, ui
 
 EMPTY = "."
 _ROW_NAME = re.compile(r"\s*(\d{1,2})?")
@@ -57,17 +59,6 @@ _STARS = {9: (2, 6), 13: (3, 9), 15: (3, 11), 19: (3, 9, 15)}
 
 _MOST_ARROWS = 12
 _WIDEST, _WIDEST_CELL = 46, 8  # rem: width of the board, and of a cell of a small one
-
-_MOST_ROWS = 20  # rows of candidates
-_LABELLED = 0.03  # share of the greatest one; labels of smaller ones would only clutter the board
-_CANDIDATE_COLUMNS = (
-    TableColumn("action", "Move"),
-    TableColumn("visits", "Visits", figure=True),
-    TableColumn("share", "Share", figure=True),
-    TableColumn("value", "Value, first player", figure=True),
-    TableColumn("prior", "Prior", figure=True),
-    TableColumn("line", "Expected line"),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,6 +196,9 @@ class BoardPosition:
     ply: int
     text: str  # text of the game
     won_by: tuple[tuple[int, ...], ...] = ()  # points of each row that won the game
+    check: int | None = None  # in chess: the king of the player to move, in check
+    captured: tuple[CapturedMen, ...] = ()  # in chess: by each player
+    setup_text: str = ""  # in the game's notation; empty: it has none
 
 
 class GameBoard:
@@ -220,7 +214,10 @@ class GameBoard:
     def __init__(self, game: str) -> None:
         sizes = spec(game)
         self.game = game
+        self.names = player_names(game)
+        self._sets_up = sizes.sets_up_positions
         self._family = base_name(game.removeprefix("openspiel:"))
+        self._is_chess = self._family == "chess"
         self._plain_points = base_name(game) in _POINT_GAMES  # the core's games, not OpenSpiel's
         _, self._rows, self._columns = sizes.observation_shape
         start = State(game)
@@ -278,6 +275,11 @@ class GameBoard:
             ply=state.ply,
             text=_plain(state),
             won_by=self._winning_rows(cells, last) if state.result else (),
+            check=checked_king(cells, state.to_play) if self._is_chess else None,
+            captured=captured_men(self.game, actions, self.start_text, self.names)
+            if self._is_chess
+            else (),
+            setup_text=state.setup_text() if self._sets_up else "",
         )
 
     def variation(self, actions: Sequence[int], line: Sequence[int]) -> tuple[VariationStep, ...]:
@@ -334,7 +336,7 @@ class GameBoard:
 
     def _place(self, state: State, cells: tuple[str, ...], action: int) -> BoardAction:
         """Return the points of an action in a position with those cells."""
-        text = state.action_to_string(action)
+        text = state.action_to_san(action)
         if self._plain_points:
             return BoardAction(action, text, (action,) if action < len(cells) else ())
         if not cells:
@@ -527,6 +529,7 @@ class Board(Element, component="board.js"):
         on_play: called with a legal action that the visitor chose; None: the visitor cannot choose.
         on_hover: called with the action under the pointer or the keyboard's cursor, and with None
             if there is none.
+        flips: whether ``flip_button`` turns it.
     """
 
     def __init__(
@@ -535,6 +538,7 @@ class Board(Element, component="board.js"):
         *,
         on_play: Callable[[int], Any] | None = None,
         on_hover: Callable[[int | None], Any] | None = None,
+        flips: bool = False,
     ) -> None:
         super().__init__()
         self._game_board = game_board
@@ -547,10 +551,15 @@ class Board(Element, component="board.js"):
         self._can_play = on_play is not None
         self._props["shape"] = asdict(shape)
         self._props["playable"] = False
+        self._props["flips"] = flips
+        self._props["turned"] = False
         if shape.rows:  # the whole board and the controls below it are visible without scrolling
             aspect = shape.columns / shape.rows
             most = min(_WIDEST, _WIDEST_CELL * shape.columns)
-            self.style(f"max-width: min(100%, calc((100vh - 11rem) * {aspect:.3f}), {most:g}rem)")
+            rest = 15 if game_board.start.captured else 11  # rem
+            self.style(
+                f"max-width: min(100%, calc((100vh - {rest}rem) * {aspect:.3f}), {most:g}rem)"
+            )
         self.show(game_board.start)
         if on_play is not None:
             self.on("play", lambda event: self._chosen(event, on_play))
@@ -586,6 +595,8 @@ class Board(Element, component="board.js"):
             "last": None if position.last is None else asdict(position.last),
             "ko": position.ko,
             "won_by": position.won_by,
+            "check": position.check,
+            "captured": [asdict(each) for each in position.captured],
             "text": position.text if self._game_board.shape.style == "text" else "",
         }
         self._props["mover"] = self._game_board.owner_of_moves(position.to_play)
@@ -619,6 +630,11 @@ class Board(Element, component="board.js"):
         self._props["playable"] = False  # the position still shown is outdated
         if self._seeking is None or self._seeking.done():
             self._seeking = asyncio.create_task(self._keep_seeking())
+
+    def turn(self, player: int) -> None:
+        """Show a board of chess from a player's side; other boards stay as they are."""
+        self._props["turned"] = player == 1 and self._game_board.shape.pieces == "chess"
+        self.update()
 
     def lock(self) -> None:
         """Let the visitor choose nothing until the next ``seek``."""
@@ -712,87 +728,15 @@ def _action(event: events.GenericEventArguments) -> int | None:
 def _label(position: BoardPosition) -> str:
     last = "" if position.last is None else f", last {position.last.text}"
     won = ", the winning row is marked" if position.won_by else ""
-    return f"Board after {position.ply} plies{last}{won}"
+    check = "" if position.check is None else ", the king is in check"
+    return f"Board after {position.ply} plies{last}{won}{check}"
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """An action at the root of a search."""
-
-    action: int
-    text: str
-    visits: int
-    prior: float | None = None
-    value: float | None = None  # for the first player
-    line: str = ""  # the expected actions, in the game's notation
-
-
-class CandidateTable(Table):
-    """A search as a table: its candidates, best first.
-
-    Args:
-        on_aim: called with the action of the row under the pointer or the focus, and with None if
-            there is none.
-        columns: names of the columns to show: action, visits, share, value, prior, line.
-    """
-
-    def __init__(self, on_aim: Callable[[int | None], Any] | None, *columns: str) -> None:
-        def aimed(key: object) -> Any:  # noqa: ANN401  NiceGUI awaits it
-            assert on_aim is not None
-            return on_aim(key if isinstance(key, int) else None)
-
-        shown = [column for column in _CANDIDATE_COLUMNS if column.name in columns]
-        super().__init__(shown, on_aim=aimed if on_aim else None)
-        self.classes("zf-candidates")
-
-    def show_search(self, candidates: Sequence[Candidate]) -> None:
-        """Show these candidates, in the given order."""
-        total = sum(each.visits for each in candidates)
-        self.show(
-            [
-                {
-                    "key": each.action,
-                    "action": each.text,
-                    "visits": f"{each.visits:,}",
-                    "share": f"{each.visits / total:.1%}" if total else "",
-                    "value": "" if each.value is None else f"{each.value:+z.3f}",
-                    "prior": "" if each.prior is None else f"{each.prior:.1%}",
-                    "line": each.line,
-                }
-                for each in candidates[:_MOST_ROWS]
-            ]
-        )
-
-
-def ranked(candidates: Iterable[Candidate]) -> list[Candidate]:
-    """Sort by visits, then by prior, largest first."""
-    return sorted(candidates, key=lambda each: (-each.visits, -(each.prior or 0.0), each.action))
-
-
-def visit_marks(candidates: Sequence[Candidate], *, values: bool = False) -> list[BoardMark]:
-    """Return shares of the visits as marks of a board, labelled with them or with the values."""
-    most = max((each.visits for each in candidates), default=0)
-    total = sum(each.visits for each in candidates)
-
-    def label(each: Candidate) -> str:
-        if each.visits < _LABELLED * most:
-            return ""
-        if values:
-            return "" if each.value is None else f"{each.value:+z.2f}"
-        return f"{each.visits / total:.0%}"
-
-    return [
-        BoardMark(each.action, each.visits / most, label(each))
-        for each in candidates
-        if each.visits
-    ]
-
-
-def prior_marks(candidates: Sequence[Candidate]) -> list[BoardMark]:
-    """Return the network's probabilities as marks of a board."""
-    known = {each.action: each.prior for each in candidates if each.prior}
-    most = max(known.values(), default=0.0)
-    return [
-        BoardMark(action, prior / most, f"{prior:.0%}" if prior >= _LABELLED * most else "")
-        for action, prior in known.items()
-    ]
+def flip_button() -> None:
+    """Draw the button that turns the boards of a page; the browser remembers it for its session."""
+    button = ui.button("Flip board")
+    button.props('outline dense no-caps padding="2px 10px"')
+    button.on(
+        "click",
+        js_handler='() => dispatchEvent(new Event("zf-flipped"))',
+    )

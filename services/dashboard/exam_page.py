@@ -12,6 +12,7 @@ from zerofleet.database.metrics import MOST_WRONG_ANSWERS, WrongAnswer
 from zerofleet.exam import PositionKind, position_kinds
 from zerofleet.fleet.report import POSITION_WORDS, counted
 from zerofleet.games import State, parse_actions
+from zerofleet.games.notation import player_names
 from zerofleet.services.dashboard.board import Board, BoardMark, GameBoard, board_of
 from zerofleet.services.dashboard.frame import (
     Frame,
@@ -216,9 +217,9 @@ class ExamView:
         if wrong.played in words:
             marks.append(BoardMark(words[wrong.played], 0.35, "played"))
         self._board.seek(actions, then=lambda: self._board.draw_marks(marks))
-        side = "first" if state.to_play == 0 else "second"
+        side = player_names(game)[state.to_play]
         self._where.set_text(
-            f"Position {self._number} of {len(exam.wrong)}, {side} player to move. "
+            f"Position {self._number} of {len(exam.wrong)}, {side} to move. "
             f"Model {exam.version} played {wrong.played}. Correct: {_either(wrong.right)}."
         )
         self._links.clear()

@@ -23,7 +23,8 @@ from zerofleet.errors import (
 )
 from zerofleet.fleet.report import best_text, elo_text
 from zerofleet.games import parse_actions
-from zerofleet.games.notation import checked_start, whole_number
+from zerofleet.games.notation import checked_start, player_names, whole_number
+from zerofleet.games.python_game import UNNAMED_PLAYERS
 from zerofleet.services.dashboard.gate import PageLimits
 from zerofleet.services.dashboard.sources import (
     SERVICES_SECONDS,
@@ -81,6 +82,17 @@ class Visit:
     frame: Frame
     notes: Element
     """Place for notes about parameters of the address that the page does not use."""
+
+    @property
+    def player_names(self) -> tuple[str, str]:
+        """Names of the players of the run's game.
+
+        The class of another run's game is not imported, so its players have no names.
+        """
+        game = self.run.game
+        if game.startswith("python:") and game != self.sources.run.game:
+            return UNNAMED_PLAYERS
+        return player_names(game)
 
     def note(self, words: str) -> None:
         """Show a note at the top of the page about a replaced value of the address."""
@@ -559,6 +571,16 @@ def asked_number(parameters: Mapping[str, str], name: str) -> int | None:
     if number is None:
         raise NothingThereError(f"{name}={value[:80]}: give a whole number up to {HIGHEST:,}")
     return number
+
+
+def sentence(words: str) -> str:
+    """Return words with a capital letter at the start."""
+    return words[:1].upper() + words[1:]
+
+
+def result_words(result: int, names: tuple[str, str]) -> str:
+    """Return a game's result, such as ``White won``; ``draw`` for a draw."""
+    return "draw" if result == 0 else f"{names[0 if result > 0 else 1]} won"
 
 
 def numbered(words: Iterable[str]) -> str:

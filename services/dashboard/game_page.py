@@ -25,16 +25,19 @@ from zerofleet.database.played_games import (
 )
 from zerofleet.errors import ConfigError, RecordRejectedError, ZerofleetError
 from zerofleet.games import State
-from zerofleet.games.notation import whole_number
+from zerofleet.games.notation import player_names, whole_number
 from zerofleet.services.dashboard.board import (
     Board,
-    Candidate,
-    CandidateTable,
     GameBoard,
     board_of,
+    flip_button,
+    require_known,
+)
+from zerofleet.services.dashboard.candidates import (
+    Candidate,
+    CandidateTable,
     prior_marks,
     ranked,
-    require_known,
     visit_marks,
 )
 from zerofleet.services.dashboard.charts import (
@@ -47,15 +50,20 @@ from zerofleet.services.dashboard.charts import (
     ChartPanel,
     Drawing,
 )
-from zerofleet.services.dashboard.frame import Frame, NothingThereError, Visit
+from zerofleet.services.dashboard.frame import (
+    Frame,
+    NothingThereError,
+    Visit,
+    result_words,
+    sentence,
+)
 from zerofleet.services.dashboard.match_page import MATCH_KINDS, REASONS, player_words
+from zerofleet.services.dashboard.position_field import CopyFields
 from zerofleet.services.dashboard.toolkit import events, ui
 
 _BLUNDER = 0.4  # loss of value, for the player who moves
 _COLOURS = (BLUE, ORANGE, PURPLE)  # colours of the curves
 _KINDS = {**MATCH_KINDS, "selfplay": "self-play"}
-_RESULTS = {1: "the first player won", 0: "a draw", -1: "the second player won"}
-_PLAYERS = ("first", "second")
 _OWN = "own"
 _OWN_WORDS = "the players' own"
 _OWN_SHOWN = "The players' own values are shown instead."
@@ -96,8 +104,13 @@ class WalkedGame:
     actions: tuple[int, ...]
     words: tuple[str, ...]  # the actions in the game's notation
     to_play: tuple[int, ...]  # player of each ply
-    names: tuple[str, str]  # names of the first and the second player
+    names: tuple[str, str]  # names of those who played, first who played ``players[0]``
     kind: str
+
+    @property
+    def players(self) -> tuple[str, str]:
+        """Names that the game has for its players, such as White and Black."""
+        return player_names(self.played.game)
 
     def curves(self) -> list[ValueCurve]:
         """Return the values stored with the game: a curve for each opinion, in order."""
@@ -144,7 +157,7 @@ class WalkedGame:
         """Return the name of the owner of an opinion."""
         if opinion.player is None:
             return f"model {opinion.model_version}"
-        return f"{self.names[opinion.player]} ({_PLAYERS[opinion.player]} player)"
+        return f"{self.names[opinion.player]} ({self.players[opinion.player].removeprefix('the ')})"
 
 
 def add_game_page(frame: Frame) -> None:
@@ -201,7 +214,7 @@ def _walked(played: PlayedGame, match: Sequence[Any]) -> WalkedGame:
     words: list[str] = []
     to_play: list[int] = []
     for action in actions:
-        words.append(state.action_to_string(action))
+        words.append(state.action_to_san(action))
         to_play.append(state.to_play)
         state.apply(action)
     kind = played.kind
@@ -211,7 +224,14 @@ def _walked(played: PlayedGame, match: Sequence[Any]) -> WalkedGame:
         kind = row.kind
         player, opponent = player_words(row.player), player_words(row.opponent)
         names = (player, opponent) if row.color == 0 else (opponent, player)
-    return WalkedGame(played, tuple(actions), tuple(words), tuple(to_play), names, kind)
+    return WalkedGame(
+        played,
+        tuple(actions),
+        tuple(words),
+        tuple(to_play),
+        names,
+        kind,
+    )
 
 
 def _requested_ply(visit: Visit, walked: WalkedGame) -> int:
@@ -235,6 +255,11 @@ class GameView:
         self._ply = -1
         self._shown = "visits"
         self._curves = walked.curves()
+        file = record_format(walked.played.game)
+        self._record = file.text_of(visit.run.name, walked.played) if file else ""
+        self._first, self._second = walked.players
+        result = walked.played.result
+        self._result = result_words(result, walked.players) if result else "a draw"
         # value for the first player before each blunder, by ply
         self._blunders: dict[int, float] = {}
         self._judge = _OWN  # opinion to show: the players' own, or a model's by its version
@@ -242,7 +267,7 @@ class GameView:
         with ui.element("div").classes("zf-play"):
             with ui.element("section").classes("zf-panel"):
                 self._head()
-                self._board = Board(game_board, on_hover=self._hover)
+                self._board = Board(game_board, on_hover=self._hover, flips=True)
                 self._controls()
             with ui.element("section").classes("zf-panel zf-side"):
                 self._searched = ui.label().classes("zf-note")
@@ -251,8 +276,9 @@ class GameView:
                 if config is not None and config.search.root == "gumbel":
                     ui.label(_SCHEDULE).classes("zf-note")
                 self._moves = ui.element("div").classes("zf-moves")
+                self._copies = CopyFields(walked.played.game)
         self._panel = ChartPanel(
-            "Value for the first player, after search",
+            f"Value for {self._first}, after search",
             _NONE_SEARCHED if walked.played.plies else _SEARCHES_GONE,
             wide=True,
             on_point=lambda ply: self.seek(int(ply)),
@@ -283,7 +309,7 @@ class GameView:
             return
         first_time, self._ply = self._ply < 0, ply
         actions = self._walked.actions[:ply]
-        self._board.seek(actions, playable=False, then=self._draw_search)
+        self._board.seek(actions, playable=False, then=self._drawn)
         self._say()
         self._draw_curves()
         self._slider.set_value(ply)
@@ -297,11 +323,11 @@ class GameView:
         played, names = self._walked.played, self._walked.names
         with ui.element("div").classes("zf-panel-head"):
             against = "itself" if names[0] == names[1] else names[1]
-            title = ui.label(_sentence(f"{names[0]} against {against}")).classes("zf-title")
+            title = ui.label(sentence(f"{names[0]} against {against}")).classes("zf-title")
             title.props('role="heading" aria-level="1"')
-            kind = _sentence(_KINDS.get(self._walked.kind, self._walked.kind))
+            kind = sentence(_KINDS.get(self._walked.kind, self._walked.kind))
             ui.label(
-                f"{kind}: {_RESULTS[played.result]} "
+                f"{kind}: {self._result} "
                 f"by {REASONS.get(played.reason, played.reason)}, "
                 f"{len(self._walked.actions)} plies, {played.finished_at:%Y-%m-%d %H:%M} UTC"
             ).classes("zf-note")
@@ -335,6 +361,7 @@ class GameView:
             ui.button("Play from here", on_click=self._go_on).props(
                 'outline dense no-caps padding="2px 10px"'
             )
+            flip_button()
             file = record_format(self._walked.played.game)
             if file is None:
                 return
@@ -365,7 +392,7 @@ class GameView:
         drawing = Drawing(
             lines=[*lines, ChartLine("blunders", marks, RED, dots=True)],
             x=ChartAxis(name="move", least=0, most=float(len(self._walked.actions)), whole=True),
-            y=ChartAxis(name="+1: first player wins, -1: second player wins", least=-1, most=1),
+            y=ChartAxis(name=f"+1: {self._first} wins, -1: {self._second} wins", least=-1, most=1),
         )
         if drawing.is_empty:
             self._panel.show(drawing)
@@ -470,7 +497,7 @@ class GameView:
         ply = self._searched_ply()
         if ply is None:
             if self._ply == last:
-                words = f"The end: {_RESULTS[self._walked.played.result]}."
+                words = f"The end: {self._result}."
             elif not self._walked.played.plies:
                 words = _SEARCHES_GONE
             elif self._walked.played.kind == "selfplay":
@@ -484,9 +511,9 @@ class GameView:
         opinion = opinions_of(self._walked.played, self._walked.to_play)[self._ply]
         name = self._walked.name_of(opinion) if opinion is not None else ""
         self._searched.set_text(
-            f"The {_PLAYERS[player]} player played {self._walked.words[self._ply]}. Value for the "
-            f"first player: {sign * ply.root_value:+z.3f} by {name}, {ply.simulations:,} "
-            f"simulations; {sign * ply.network_value:+z.3f} before the search."
+            f"{sentence(self._walked.players[player])} played {self._walked.words[self._ply]}. "
+            f"Value for {self._first}: {sign * ply.root_value:+z.3f} by {name}, "
+            f"{ply.simulations:,} simulations; {sign * ply.network_value:+z.3f} before the search."
         )
 
     def _searched_ply(self) -> PlayedPly | None:
@@ -494,6 +521,11 @@ class GameView:
         if self._ply >= len(plies) or not plies[self._ply].simulations:
             return None
         return plies[self._ply]
+
+    def _drawn(self) -> None:
+        """Show the search and the text of the position on the board."""
+        self._draw_search()
+        self._copies.show(self._board.position.setup_text, self._record)
 
     def _draw_search(self) -> None:
         ply = self._searched_ply()
@@ -548,13 +580,8 @@ class GameView:
         ui.navigate.to(self._visit.link(path, start=start, moves=moves))
 
     def _download(self, file: RecordFormat) -> None:
-        played = self._walked.played
-        text = file.text_of(self._visit.run.name, played)
-        ui.download.content(text, f"{played.game_uid}.{file.suffix}", file.media_type)
-
-
-def _sentence(words: str) -> str:
-    return words[:1].upper() + words[1:]
+        name = f"{self._walked.played.game_uid}.{file.suffix}"
+        ui.download.content(self._record, name, file.media_type)
 
 
 def _here(ply: int) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from zerofleet.services.dashboard.frame import (
     Visit,
     asked_number,
     numbered_start,
+    result_words,
     said_heading,
 )
 from zerofleet.services.dashboard.match_page import MATCH_KINDS, REASONS, player_words
@@ -61,13 +62,10 @@ SELECT
     ) AS t) AS games
 """
 
-_RESULT_WORDS = {1: "first player won", 0: "draw", -1: "second player won"}
 _CHOICES = {
     **MATCH_KINDS,
     "selfplay": "self-play",
     "match": "any match",
-    "first": "first player won",
-    "second": "second player won",
     **REASONS,
 }
 """Words for the values of the filters; other values are their own words."""
@@ -301,6 +299,8 @@ def _filters(visit: Visit, chosen: GameFilter) -> None:
         field.on("keydown.enter", go)
         field.on("change", go)
 
+    names = visit.player_names
+    words = _CHOICES | {name: result_words(result, names) for name, result in RESULTS.items()}
     with ui.element("div").classes("zf-tools"):
         for name, label, known in (
             ("kind", "Kind", KINDS),
@@ -308,7 +308,7 @@ def _filters(visit: Visit, chosen: GameFilter) -> None:
             ("reason", "Ended by", tuple(REASONS)),
         ):
             ui.select(
-                {"": "any", **{each: _CHOICES.get(each, each) for each in known}},
+                {"": "any", **{each: words.get(each, each) for each in known}},
                 label=label,
                 value=getattr(chosen, name) or "",
                 on_change=choose(name),
@@ -322,6 +322,7 @@ def _filters(visit: Visit, chosen: GameFilter) -> None:
 
 
 def _list(visit: Visit, chosen: GameFilter, page: GamePage, *, first: bool) -> None:
+    names = visit.player_names
     rows: list[dict[str, Any]] = [
         {
             "key": game.game_uid,
@@ -329,7 +330,7 @@ def _list(visit: Visit, chosen: GameFilter, page: GamePage, *, first: bool) -> N
             "at": f"{game.ingested_at:%d %b %H:%M:%S}",
             "kind": _CHOICES.get(game.kind, game.kind),
             "players": game.players,
-            "result": _RESULT_WORDS[game.result],
+            "result": result_words(game.result, names),
             "reason": _CHOICES.get(game.reason, game.reason),
             "length": game.length,
             "moves": numbered_start(game.moves, _SHOWN_MOVES),

@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Any
 
@@ -28,6 +28,7 @@ from zerofleet.services.dashboard.frame import (
     asked_number,
     numbered_start,
     page_links,
+    sentence,
 )
 from zerofleet.services.dashboard.sources import Sources
 from zerofleet.services.dashboard.toolkit import NONE, Table, TableColumn, ui
@@ -343,7 +344,12 @@ class MatchView:
             self._in_play = InPlayBoards(game_board)
         with ui.element("section").classes("zf-panel zf-wide"):
             ui.label("Newest games").classes("zf-title").props('role="heading" aria-level="2"')
-            self._games = Table(_GAME_COLUMNS, "Games appear as soon as they are over.")
+            name = sentence(game_board.names[0].removeprefix("the "))
+            columns = [
+                replace(column, label=name) if column.name == "first" else column
+                for column in _GAME_COLUMNS
+            ]
+            self._games = Table(columns, "Games appear as soon as they are over.")
 
     def show(self, found: ShownMatch | None) -> None:
         """Draw the current state of a match; None: there is none."""

@@ -14,7 +14,14 @@ from functools import partial
 
 from zerofleet.errors import ConfigError
 from zerofleet.games import State, format_actions
-from zerofleet.services.dashboard.board import Board, BoardMark, GameBoard, board_of, require_known
+from zerofleet.services.dashboard.board import (
+    Board,
+    BoardMark,
+    GameBoard,
+    board_of,
+    flip_button,
+    require_known,
+)
 from zerofleet.services.dashboard.charts import (
     BLUE,
     GREEN,
@@ -245,12 +252,13 @@ class OpeningsView:
                     ui.label("Openings").classes("zf-title").props('role="heading" aria-level="1"')
                     self._choice = ui.select({}, label="Model", on_change=self._choose)
                     self._choice.props("dense outlined options-dense").classes("zf-field")
-                self._board = Board(game_board, on_play=self._play)
+                self._board = Board(game_board, on_play=self._play, flips=True)
                 with ui.element("div").classes("zf-tools"):
                     for words, done in (("Back", self._back), ("Start", self._start)):
                         ui.button(words, on_click=done).props(
                             'outline dense no-caps padding="2px 10px"'
                         )
+                    flip_button()
                     self._line = ui.element("div").classes("zf-tools")
             with ui.element("section").classes("zf-panel zf-side"):
                 self._reached = ui.label("").classes("zf-figure").props('role="status"')
@@ -351,7 +359,7 @@ class OpeningsView:
         state = State(self._game_board.game)
         with self._line:
             for ply, action in enumerate(self._actions):
-                words = f"{ply + 1}. {state.action_to_string(action)}"
+                words = f"{ply + 1}. {state.action_to_san(action)}"
                 state.apply(action)
                 button = ui.button(words, on_click=partial(self._cut, ply + 1))
                 button.props("flat dense no-caps")

@@ -1,13 +1,12 @@
-"""The pages that search: play against a model, and compare two models on one position."""
+"""The Play page: a game against a model, and what it shares with other pages that search."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 from zerofleet.client import PlayerDescription, SearchTable
 from zerofleet.errors import ZerofleetError
@@ -15,31 +14,28 @@ from zerofleet.games import State, spec
 from zerofleet.rpc.codec import BEST
 from zerofleet.services.dashboard.board import (
     Board,
-    Candidate,
-    CandidateTable,
     GameBoard,
     board_of,
-    visit_marks,
+    flip_button,
 )
+from zerofleet.services.dashboard.candidates import Candidate, CandidateTable, visit_marks
 from zerofleet.services.dashboard.frame import (
     Frame,
-    NothingThereError,
     Visit,
     asked_actions,
     asked_choice,
     asked_start,
     numbered,
     said_heading,
-    there_are,
+    sentence,
 )
-from zerofleet.services.dashboard.position_field import PositionField
+from zerofleet.services.dashboard.position_field import CopyFields, PositionField, line_record
 from zerofleet.services.dashboard.toolkit import events, ui
 
 _EVERY_SECONDS = 0.3  # between two tables of an analysis
 _VARIATION_PLIES = 8
-_SIDES = {"first": "first player", "second": "second player", "both": "both sides"}
+_SIDES = ("first", "second", "both")
 _SWITCH = {"off": False, "on": True}
-_PERSPECTIVE = "Values are for the first player: +1 is a win, -1 a loss."
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +73,7 @@ class PlayedLine:
         state = before.state.copy() if before.state else State(self.game, [], self.start)
         words, players = list(before.words), list(before.players)
         for action in actions[len(before.actions) :]:
-            words.append(state.action_to_string(action))
+            words.append(state.action_to_san(action))
             players.append(state.to_play)
             state.apply(action)
         return PlayedLine(
@@ -172,236 +168,19 @@ def _allowed_simulations(given: float, described: PlayerDescription) -> tuple[in
     )
 
 
-def add_compare_page(frame: Frame) -> None:
-    """Register the page."""
-
-    @frame.page("/compare", "Two models", "models", "simulations", "start", "moves", in_menu=False)
-    async def _(visit: Visit) -> None:
-        said_heading("Two models on one position")
-        await _open_view(visit, CompareView, "compared")
-
-
-class ComparedModel:
-    """One of the two models: its choice, its board and its search.
-
-    Args:
-        versions: available versions with their labels.
-    """
-
-    def __init__(
-        self, versions: dict[str, str], version: str, game_board: GameBoard, view: CompareView
-    ) -> None:
-        self.version = version
-        self._view = view
-        with ui.element("section").classes("zf-panel zf-side"):
-            ui.select(versions, label="Model", value=version, on_change=self._choose).props(
-                "dense outlined options-dense"
-            )
-            self._value = ui.label("").classes("zf-figure").props('role="status"')
-            self._board = Board(game_board, on_play=view.play)
-            self._table = CandidateTable(None, "action", "visits", "share", "value", "prior")
-
-    def show(self, actions: list[int], words: str, then: Callable[[], None]) -> None:
-        """Show a new position without a search; ``then`` is called when it is shown."""
-        self._board.seek(actions, then=then)
-        self._table.show_search(())
-        self._value.set_text(words)
-
-    def stop_waiting(self) -> bool:
-        """See ``Board``."""
-        return self._board.stop_waiting()
-
-    def lock(self) -> None:
-        """See ``Board``."""
-        self._board.lock()
-
-    async def sought(self) -> None:
-        """Wait until the position is shown."""
-        await self._board.sought()
-
-    def draw(self, table: SearchTable) -> None:
-        """Draw the result of its search."""
-        side = 1 - 2 * table.to_play
-        candidates = [
-            Candidate(
-                child.action,
-                child.action_string,
-                child.visit_count,
-                child.prior,
-                None if child.q_value is None else side * child.q_value,
-            )
-            for child in table.ranked
-        ]
-        self._table.show_search(candidates)
-        self._board.draw_marks(visit_marks(candidates), best=table.best_action)
-        self._value.set_text(
-            f"Best move: {table.best_action_string}. Value for the first player: "
-            f"{table.root_value * side:+z.3f} after {table.simulations:,} simulations, "
-            f"{table.network_value * side:+z.3f} before."
-        )
-
-    def say(self, words: str) -> None:
-        """Show a text instead of the result."""
-        self._value.set_text(words)
-
-    def _choose(self, event: events.ValueChangeEventArguments[str]) -> None:
-        self.version = str(event.value)
-        self._view.moved()
-
-
-class CompareView:
-    """Both models on one page.
-
-    Args:
-        actions: the position.
-    """
-
-    def __init__(
-        self,
-        visit: Visit,
-        game_board: GameBoard,
-        described: PlayerDescription,
-        actions: list[int],
-    ) -> None:
-        self._visit = visit
-        self._game_board = game_board
-        self._actions = actions
-        self._line = PlayedLine(game_board.game, start=game_board.start_text)
-        self._has_moved = False  # since the address was set
-        self._replaying: asyncio.Task[None] | None = None
-        self._searches: dict[ComparedModel, asyncio.Task[None]] = {}
-        self._stopped: list[ComparedModel] = []
-        versions = versions_of(described)
-        self._tools(described)
-        with ui.element("div").classes("zf-pair"):
-            self._models = [
-                ComparedModel(versions, version, game_board, self)
-                for version in _asked_versions(visit, described, versions)
-            ]
-        visit.while_here(self._stop, self._resume)
+class SearchView(Protocol):
+    """A page that searches a position."""
 
     async def open(self) -> None:
-        """Start the searches, and wait until the position is shown."""
-        self.ask()
-        if self._replaying is not None:
-            await self._replaying
-        for model in self._models:
-            await model.sought()
-
-    def ask(self) -> None:
-        """Show the position, and search it with both models."""
-        self._stop()
-        self._begin(self._models)
-
-    def _begin(self, models: Sequence[ComparedModel]) -> None:
-        for model in models:
-            model.lock()
-        self._replaying = asyncio.create_task(self._replay(models))
-
-    async def _replay(self, models: Sequence[ComparedModel]) -> None:
-        self._line = await asyncio.to_thread(self._line.at, tuple(self._actions))
-        self._shown_line.set_text(numbered(self._line.words) or "Start position")
-        if self._has_moved:
-            self._has_moved = False
-            self._set_address()
-        over = self._line.result is not None
-        for model in models:
-            words = "The game is over." if over else "Searching ..."
-            model.show(self._actions, words, partial(self._begin_search, model, over=over))
-
-    def _resume(self) -> None:
-        self._begin(self._stopped)
-
-    def play(self, action: int) -> None:
-        """Continue with the position after an action."""
-        self._actions.append(action)
-        self.moved()
-
-    def moved(self) -> None:
-        """Search a new position, and update the address."""
-        self._has_moved = True
-        self.ask()
-
-    def _set_address(self) -> None:
-        with self._shown_line:
-            ui.navigate.history.replace(
-                self._visit.link(
-                    "/compare",
-                    models=",".join(model.version for model in self._models),
-                    simulations=self._simulations.in_address,
-                    start=self._line.start or None,
-                    moves=self._line.text or None,
-                )
-            )
-
-    def _tools(self, described: PlayerDescription) -> None:
-        with ui.element("div").classes("zf-tools"):
-            self._simulations = SimulationsField(self._visit, described, self.moved, "dense")
-            for words, done in (("Back", self._back), ("Start", self._start)):
-                button = ui.button(words, on_click=done)
-                button.props('outline dense no-caps padding="2px 10px"')
-            self._shown_line = ui.label().classes("zf-wrap")
-            ui.label(
-                "Click a move to continue. To start from a stored position, open its game. "
-                "Values are for the first player: +1 is a win, -1 a loss."
-            ).classes("zf-note")
-
-    def _begin_search(self, model: ComparedModel, *, over: bool) -> None:
-        if not over:
-            self._searches[model] = asyncio.create_task(self._search(model))
-
-    async def _search(self, model: ComparedModel) -> None:
-        try:
-            with self._visit.sources.asking("Inference"):
-                table = await self._visit.sources.player.search(
-                    self._actions,
-                    start=self._line.start,
-                    simulations=self._simulations.value,
-                    seed=1,
-                    version=model.version,
-                )
-            model.draw(table)
-        except ZerofleetError as error:
-            model.say(str(error))
-
-    def _back(self) -> None:
-        with contextlib.suppress(IndexError):
-            self._actions.pop()
-        self.moved()
-
-    def _start(self) -> None:
-        self._actions.clear()
-        self.moved()
-
-    def _stop(self) -> bool:
-        """End the searches; return whether any was running or about to begin."""
-        begins = self._replaying is not None and self._replaying.cancel()
-        self._stopped = list(self._models) if begins else []
-        for model in self._models:
-            search = self._searches.pop(model, None)
-            searched = search is not None and search.cancel()
-            if (model.stop_waiting() or searched) and model not in self._stopped:
-                self._stopped.append(model)
-        return bool(self._stopped)
+        """Start, and wait until the position is shown."""
+        ...
 
 
-def _asked_versions(
-    visit: Visit, described: PlayerDescription, versions: Mapping[str, str]
-) -> list[str]:
-    """Return the two versions of the address; otherwise the best, and the one before."""
-    requested = [each for each in visit.parameters.get("models", "").split(",") if each]
-    for each in requested:
-        if each not in versions:
-            raise NothingThereError(
-                f"the inference service has no model '{each[:20]}' now. {there_are(versions)}"
-            )
-    if len(requested) > 2:
-        visit.note(f"models has {len(requested)} models. The first two are compared.")
-    older = [str(v) for v in reversed(described.versions) if v != described.best]
-    return [*requested, *([] if BEST in requested else [BEST]), *older, BEST][:2]
-
-
-async def _open_view(visit: Visit, view: type[CompareView | PlayView], done_to_models: str) -> None:
+async def open_view(
+    visit: Visit,
+    view: Callable[[Visit, GameBoard, PlayerDescription, list[int]], SearchView],
+    done_to_models: str,
+) -> None:
     """Open a view of the run that this page serves; say so if the visit is to another run.
 
     Args:
@@ -428,7 +207,7 @@ def add_play_page(frame: Frame) -> None:
     @frame.page("/play", "Play", "model", "side", "simulations", "hints", "start", "moves")
     async def _(visit: Visit) -> None:
         said_heading("Play")
-        await _open_view(visit, PlayView, "played")
+        await open_view(visit, PlayView, "played")
 
 
 class PlayView:
@@ -449,9 +228,11 @@ class PlayView:
         self._game_board = game_board
         self._actions = actions
         self._line = PlayedLine(game_board.game, start=game_board.start_text)
+        self._names = game_board.names
         self._has_moved = False  # since the address was set
         self._replaying: asyncio.Task[None] | None = None
         self._search: asyncio.Task[None] | None = None
+        self._described = described
         self._table_shown: SearchTable | None = None
         self._resigned: int | None = None  # the player who resigned
         versions = versions_of(described)
@@ -463,14 +244,20 @@ class PlayView:
             ui.select(
                 versions, label="Model", value=self._version, on_change=self._choose_version
             ).classes("zf-field")
-            ui.select(_SIDES, label="You play", value=self._side, on_change=self._choose_side)
+            sides = dict(zip(_SIDES, (*game_board.names, "both sides"), strict=True))
+            ui.select(
+                sides, label="You play", value=self._side, on_change=self._choose_side
+            ).classes("zf-field")
             self._simulations = SimulationsField(visit, described, self._moved)
             ui.switch("Hints", value=self._hints, on_change=self._choose_hints)
             ui.switch("Value", value=True, on_change=self._choose_value)
         with ui.element("div").classes("zf-play"):
             with ui.element("section").classes("zf-panel"):
                 self._status = ui.label().classes("zf-title").props('role="status"')
-                self._board = Board(game_board, on_play=self._play, on_hover=self._hover)
+                self._board = Board(
+                    game_board, on_play=self._play, on_hover=self._hover, flips=True
+                )
+                self._turn_board()
                 self._buttons()
             with ui.element("section").classes("zf-panel zf-side"):
                 self._value = ui.label().classes("zf-figure")
@@ -478,15 +265,15 @@ class PlayView:
                 self._again = ui.button("Try again", on_click=lambda: self.start())
                 self._again.props('outline dense no-caps padding="2px 10px"').set_visibility(False)
                 self._expected = ui.label("").classes("zf-note")
-                ui.label(_PERSPECTIVE).classes("zf-note")
+                ui.label(perspective(self._names)).classes("zf-note")
                 self._no_hints = ui.label(
                     "Hints show here what the model thinks of each move: visits of its search, the "
                     "value (the expected result), the network's prior, and the expected line."
                 ).classes("zf-note")
-                self._table = CandidateTable(
-                    self._hover, "action", "visits", "share", "value", "prior", "line"
-                )
+                columns = ("action", "visits", "share", "value", "prior", "line")
+                self._table = CandidateTable(self._hover, *columns, values_for=self._names[0])
                 self._shown_line = ui.label().classes("zf-note zf-wrap zf-line-so-far")
+                self._copies = CopyFields(game_board.game)
         self._setup: PositionField | None = None
         if spec(game_board.game).sets_up_positions:
             self._setup = PositionField(game_board.game, self._go_to)
@@ -521,6 +308,7 @@ class PlayView:
     async def _show(self, answer: SearchTable | None) -> None:
         """Show the position after the rules have processed it."""
         line = await self._replayed()
+        record = await asyncio.to_thread(self._record, line)
         if self._has_moved:
             self._has_moved = False
             self._set_address()
@@ -538,6 +326,7 @@ class PlayView:
         self._shown_line.set_text(numbered(line.words))
         if self._setup is not None:
             self._setup.show(line.position)
+        self._copies.show(line.position, record)
         self._status.set_text(self._words(line, mine=mine, over=over))
         if answer is not None and self._value_shown and not self._hints:
             self._say_value(answer, ended=ended)
@@ -550,6 +339,19 @@ class PlayView:
 
         self._board.seek(self._actions, playable=mine and not over, then=search)
 
+    def _record(self, line: PlayedLine) -> str:
+        """Return the game so far as PGN or SGF, if it has one."""
+        best = self._described.best if self._version == BEST else self._version
+        model = f"{self._visit.run.name} {best}"
+        players = {"first": ("Visitor", model), "second": (model, "Visitor"), "both": ("", "")}
+        return line_record(
+            line.game,
+            line.actions,
+            line.start,
+            players[self._side],
+            resigned=self._resigned is not None and self._resigned == line.to_play,
+        )
+
     async def _replayed(self) -> PlayedLine:
         """Return the line of the actions so far; a thread applies the rules to new ones."""
         actions = tuple(self._actions)
@@ -559,7 +361,7 @@ class PlayView:
 
     def _is_visitors(self, player: int) -> bool:
         """Whether the visitor plays the actions of a player."""
-        return self._side == "both" or player == ("first", "second").index(self._side)
+        return self._side == "both" or player == _SIDES.index(self._side)
 
     def _buttons(self) -> None:
         with ui.element("div").classes("zf-tools"):
@@ -569,6 +371,7 @@ class PlayView:
                 ("New game", self._new),
             ):
                 ui.button(words, on_click=done).props('outline dense no-caps padding="2px 10px"')
+            flip_button()
             ui.label("Arrow keys move over the board, Enter plays.").classes("zf-note")
 
     def _running(self, search: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
@@ -614,7 +417,7 @@ class PlayView:
         return [
             Candidate(
                 action=child.action,
-                text=child.action_string,
+                text=state.action_to_san(child.action),
                 visits=child.visit_count,
                 prior=child.prior,
                 value=sign * child.q_value if shown and child.q_value is not None else None,
@@ -644,12 +447,12 @@ class PlayView:
             before = "the last move" if ended else "the resignation"
             self._expected.set_text(f"Before {before}: {value:+z.3f} by {by}")
         else:
-            self._value.set_text(f"Value for the first player: {value:+z.3f} by {by}")
+            self._value.set_text(f"Value for {self._names[0]}: {value:+z.3f} by {by}")
 
     def _say_result(self, line: PlayedLine) -> None:
         """Show the result as the value of a finished game."""
         if self._value_shown:
-            self._value.set_text(f"Value for the first player: {self._result(line):+d} (result)")
+            self._value.set_text(f"Value for {self._names[0]}: {self._result(line):+d} (result)")
 
     def _result(self, line: PlayedLine) -> int:
         if self._resigned is not None:
@@ -703,9 +506,7 @@ class PlayView:
     async def _resign(self) -> None:
         line = await self._replayed()
         if line.result is None:
-            self._resigned = (
-                line.to_play if self._side == "both" else ("first", "second").index(self._side)
-            )
+            self._resigned = line.to_play if self._side == "both" else _SIDES.index(self._side)
             self.start()
 
     def _new(self) -> None:
@@ -722,14 +523,14 @@ class PlayView:
         if over and result == 0:
             return "A draw."
         if over:
-            winner = "first" if result > 0 else "second"
+            winner = 0 if result > 0 else 1
             if self._side == "both":
-                return f"The {winner} player won{how}."
-            return f"You won{how}." if winner == self._side else f"The model won{how}."
+                return f"{sentence(self._names[winner])} won{how}."
+            return f"You won{how}." if self._is_visitors(winner) else f"The model won{how}."
         if not mine:
             return "The model is searching."
-        to_play = ("first", "second")[line.to_play]
-        return f"The {to_play} player is to play." if self._side == "both" else "Your move."
+        to_play = sentence(self._names[line.to_play])
+        return f"{to_play} is to play." if self._side == "both" else "Your move."
 
     def _complain(self, words: str) -> None:
         self._trouble.set_text(words)
@@ -751,7 +552,11 @@ class PlayView:
 
     def _choose_side(self, event: events.ValueChangeEventArguments[Any]) -> None:
         self._side = str(event.value)
+        self._turn_board()
         self._moved()
+
+    def _turn_board(self) -> None:
+        self._board.turn(1 if self._side == "second" else 0)
 
     def _choose_hints(self, event: events.ValueChangeEventArguments[Any]) -> None:
         self._hints = bool(event.value)
@@ -766,6 +571,11 @@ def _variation_words(start: State, line: Sequence[int]) -> str:
     state = start.copy()
     words: list[str] = []
     for action in line[:_VARIATION_PLIES]:
-        words.append(state.action_to_string(action))
+        words.append(state.action_to_san(action))
         state.apply(action)
     return " ".join(words)
+
+
+def perspective(names: tuple[str, str]) -> str:
+    """Return a sentence on whose values a page shows."""
+    return f"Values are for {names[0]}: +1 is a win, -1 a loss."

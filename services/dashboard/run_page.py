@@ -27,7 +27,13 @@ from zerofleet.services.dashboard.charts import (
     Drawing,
     Point,
 )
-from zerofleet.services.dashboard.frame import Frame, Visit, rated_words, said_heading
+from zerofleet.services.dashboard.frame import (
+    Frame,
+    Visit,
+    rated_words,
+    said_heading,
+    sentence,
+)
 from zerofleet.services.dashboard.run_queries import BLOCK_GAMES, CurveReader, GameBlock, RunCurves
 from zerofleet.services.dashboard.sources import ShownRun
 from zerofleet.services.dashboard.toolkit import events, ui
@@ -283,15 +289,16 @@ class RunDrawings:
         ]
         return Drawing(lines, self.times.axis, ChartAxis(name="plies", least=0))
 
-    def results(self) -> Drawing:
+    def results(self, names: tuple[str, str]) -> Drawing:
         """Draw the shares of results, stacked."""
+        first, second = names
 
-        def second(block: GameBlock) -> float:
+        def lost(block: GameBlock) -> float:
             return 100 - 100 * (block.first_wins + block.draws) / block.games
 
         lines = [
             ChartLine(
-                "first player won",
+                sentence(f"{first} won"),
                 self._played(lambda block: 100 * block.first_wins / block.games),
                 BLUE,
                 area=True,
@@ -299,7 +306,7 @@ class RunDrawings:
             ChartLine(
                 "draw", self._played(lambda block: 100 * block.draws / block.games), GREY, area=True
             ),
-            ChartLine("second player won", self._played(second), ORANGE, area=True),
+            ChartLine(sentence(f"{second} won"), self._played(lost), ORANGE, area=True),
         ]
         return Drawing(lines, self.times.axis, ChartAxis(name="% of games", least=0, most=100))
 
@@ -420,7 +427,8 @@ class RunView:
         with ui.element("div").classes("zf-panels"):
             self._strength(visit.run)
             self._learning()
-            self._play(config.trainer.samples_per_position if config else None)
+            most_reuse = config.trainer.samples_per_position if config else None
+            self._play(most_reuse, visit.player_names)
 
     def show(self, curves: RunCurves) -> None:
         """Draw the current curves."""
@@ -524,7 +532,7 @@ class RunView:
             "Overfitting shows first in the early stages.",
         )
 
-    def _play(self, most_reuse: float | None) -> None:
+    def _play(self, most_reuse: float | None, names: tuple[str, str]) -> None:
         self._panel(
             lambda drawings: drawings.reuse(most_reuse),
             "Sample reuse (replay ratio)",
@@ -539,7 +547,9 @@ class RunView:
             of_games=True,
         )
         self._panel(RunDrawings.lengths, "Game length", _BLOCKS, of_games=True)
-        self._panel(RunDrawings.results, "Game results", _BLOCKS, of_games=True)
+        self._panel(
+            lambda drawings: drawings.results(names), "Game results", _BLOCKS, of_games=True
+        )
         self._panel(
             RunDrawings.resignations,
             "Resignations",

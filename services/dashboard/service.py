@@ -26,6 +26,7 @@ from zerofleet.rpc.tls import followed_certificates, is_local
 from zerofleet.secrets.files import Followed
 from zerofleet.secrets.tokens import read_tokens
 from zerofleet.service import Pulse, beat, first_of, give_memory_back, served_metrics
+from zerofleet.services.dashboard.compare_page import add_compare_page
 from zerofleet.services.dashboard.exam_page import add_exam_page
 from zerofleet.services.dashboard.fleet_page import add_fleet_page
 from zerofleet.services.dashboard.frame import Frame, NothingThereError, Visit
@@ -43,7 +44,7 @@ from zerofleet.services.dashboard.gate import (
 from zerofleet.services.dashboard.match_page import add_match_page
 from zerofleet.services.dashboard.models_page import add_model_page, add_models_page
 from zerofleet.services.dashboard.openings_page import add_openings_page
-from zerofleet.services.dashboard.play_page import add_compare_page, add_play_page
+from zerofleet.services.dashboard.play_page import add_play_page
 from zerofleet.services.dashboard.run_page import add_run_page
 from zerofleet.services.dashboard.settings import DashboardSettings
 from zerofleet.services.dashboard.sources import Sources

@@ -18,6 +18,7 @@ from zerofleet import games
 from zerofleet.config import SearchSection
 from zerofleet.errors import ConfigError, InvalidRequestError, OverloadedError
 from zerofleet.games import sgf
+from zerofleet.games.notation import player_names
 from zerofleet.rpc.codec import BEST, parse_version
 from zerofleet.rpc.player_service import (
     Actions,
@@ -101,7 +102,9 @@ def _read_sgf(game: str, file: str | bytes) -> sgf.ReadGame:
 
 
 def _outcome(state: games.State) -> str:
-    return {1: "the first player won", -1: "the second player won"}.get(state.result, "a draw")
+    if state.result == 0:
+        return "a draw"
+    return f"{player_names(state.game)[0 if state.result > 0 else 1]} won"
 
 
 class Admission:

@@ -144,7 +144,7 @@ def test_a_game_in_python_is_played_on_the_board_that_its_picture_describes(
     expect(page.locator(".zf-candidates tbody tr")).to_have_count(20)
     click_point(page, 2, 1, 6, 6)  # between two places for a domino: the cell is nearer to one
     expect(page.locator(".zf-board .zf-piece")).to_have_count(2)
-    expect(page.get_by_text("The second player is to play.")).to_be_visible()
+    expect(page.get_by_text("Horizontal is to play.")).to_be_visible()
     expect(page.locator(".zf-candidates tbody tr")).to_have_count(20)
     assert opened.complaints == []
 
@@ -260,10 +260,10 @@ def test_both_sides_are_played_without_hints_until_they_are_asked_for(
     opened = open_page("/play?side=both")
     page = opened.page
     hints = page.get_by_role("switch", name="hints")
-    expect(page.get_by_text("The first player is to play.")).to_be_visible()
+    expect(page.get_by_text("Red is to play.")).to_be_visible()
     expect(hints).not_to_be_checked()
     click_point(page, 5, 3, 6, 7)
-    expect(page.get_by_text("The second player is to play.")).to_be_visible()
+    expect(page.get_by_text("Yellow is to play.")).to_be_visible()
     expect(hints).not_to_be_checked()
     expect(page.locator(".zf-candidates")).not_to_be_visible()
     hints.click()
@@ -280,7 +280,7 @@ def test_all_values_of_an_analysis_are_for_the_first_player(
 ) -> None:
     line = "4 3 4 3 4 3" if player == "first" else "4 3 4 3 4 3 1"  # both can win at once
     page = open_page(f"/play?side=both&hints=on&moves={line.replace(' ', '+')}").page
-    expect(page.get_by_text("Values are for the first player: +1 is a win")).to_be_visible()
+    expect(page.get_by_text("Values are for Red: +1 is a win")).to_be_visible()
     expect(page.get_by_text(f"{SIMULATIONS} simulations")).to_be_visible()
     rows = page.locator(".zf-candidates tbody tr")
     cells = [row.locator("td").all_inner_texts() for row in rows.all()]
@@ -288,16 +288,19 @@ def test_all_values_of_an_analysis_are_for_the_first_player(
     assert visits == sorted(visits, reverse=True)
     sign = 1 if player == "first" else -1
     assert (cells[0][0], float(cells[0][3])) == ("4" if player == "first" else "3", sign)
-    value = float(page.locator(".zf-side .zf-figure").inner_text().split()[5])
+    value = float(page.locator(".zf-side .zf-figure").inner_text().split()[3])
     assert value * sign > 0
 
 
 @pytest.mark.parametrize(
-    ("shown_game", "moves", "visitor"),
-    [("connect_four", "4 3 4 3 4 3", (5, 3, 6, 7)), ("tic_tac_toe", "a1 a2 b1 b2", (0, 2, 3, 3))],
+    ("shown_game", "moves", "visitor", "name"),
+    [
+        ("connect_four", "4 3 4 3 4 3", (5, 3, 6, 7), "Red"),
+        ("tic_tac_toe", "a1 a2 b1 b2", (0, 2, 3, 3), "X"),
+    ],
 )
 def test_at_the_end_the_winning_row_value_and_hints_stay(
-    shown: Any, open_page: Opened, moves: str, visitor: tuple[int, int, int, int]
+    shown: Any, open_page: Opened, moves: str, visitor: tuple[int, int, int, int], name: str
 ) -> None:
     opened = open_page(f"/play?side=both&hints=on&moves={moves.replace(' ', '+')}")
     page = opened.page
@@ -305,10 +308,10 @@ def test_at_the_end_the_winning_row_value_and_hints_stay(
     expect(page.get_by_text(f"{SIMULATIONS} simulations")).to_be_visible()
     expect(page.locator(".zf-won")).to_have_count(0)
     click_point(page, *visitor)
-    expect(page.get_by_role("status").filter(has_text="The first player won.")).to_be_visible()
+    expect(page.get_by_role("status").filter(has_text=f"{name} won.")).to_be_visible()
     expect(page.locator(".zf-won")).to_have_count(1)
     expect(page.get_by_label(re.compile("the winning row is marked"))).to_be_visible()
-    expect(page.get_by_text("Value for the first player: +1 (result)")).to_be_visible()
+    expect(page.get_by_text(f"Value for {name}: +1 (result)")).to_be_visible()
     expect(page.get_by_text(re.compile("Before the last move: .*simulations"))).to_be_visible()
     expect(rows.first).to_be_visible()
     page.reload()  # as from a link to the end
@@ -374,20 +377,18 @@ def test_a_match_has_a_curve_for_each_player_and_a_chosen_model_judges_both(
     )
     opened = open_page(f"/games/{record.game_uid}?ply=2")
     page = opened.page
-    expect(page.locator(".zf-chart").get_by_text("(first player)")).to_be_visible()
-    expect(page.locator(".zf-chart").get_by_text("(second player)")).to_be_visible()
+    expect(page.locator(".zf-chart").get_by_text("(Red)")).to_be_visible()
+    expect(page.locator(".zf-chart").get_by_text("(Yellow)")).to_be_visible()
     expect(page.get_by_text("One curve for each player, from its own searches.")).to_be_visible()
     blunders = page.locator(".zf-moves").get_by_text("?")
     expect(blunders).to_have_count(1)  # by the player that the result surprised
-    expect(
-        page.get_by_text(re.compile(r"for the first player: .* by model 1 \(first player\)"))
-    ).to_be_visible()
+    expect(page.get_by_text(re.compile(r"for Red: .* by model 1 \(Red\)"))).to_be_visible()
     page.get_by_label("Evaluated by").click()
     page.get_by_role("option", name="model 1 (best)").click()
     expect(
         page.get_by_text(f"Model 1, {SIMULATIONS} simulations for each position")
     ).to_be_visible()
-    expect(page.locator(".zf-chart").get_by_text("(second player)")).to_have_count(0)
+    expect(page.locator(".zf-chart").get_by_text("(Yellow)")).to_have_count(0)
     expect(page).to_have_url(re.compile(r"ply=2&model=1$"))
     page.reload()
     expect(

@@ -193,13 +193,13 @@ def test_the_exam_shows_what_was_played_and_what_was_right(
     expect(
         page.get_by_text("Model 2: 2 errors in 50 positions (4.00%) with 10 simulations.")
     ).to_be_visible()
-    played = "Position 1 of 2, first player to move. Model 2 played 1. Correct: 3 or 5."
+    played = "Position 1 of 2, Red to move. Model 2 played 1. Correct: 3 or 5."
     expect(page.get_by_text(played)).to_be_visible()
     expect(page.locator(".zf-board").get_by_text("correct")).to_have_count(2)
     expect(page.get_by_label("Board after 2 plies, last 4")).to_be_visible()
     expect(page.locator("table").get_by_role("row").nth(1)).to_contain_text("3, 5")
     page.keyboard.press("ArrowRight")
-    expect(page.get_by_text("Position 2 of 2, second player to move.")).to_be_visible()
+    expect(page.get_by_text("Position 2 of 2, Yellow to move.")).to_be_visible()
     page.goto(f"{filled.base}/exam?model=1")
     expect(page.get_by_text("Model 1: 1 error in 50 positions (2.00%)")).to_be_visible()
     expect(page.locator("table").get_by_role("row").nth(1)).to_contain_text("2")

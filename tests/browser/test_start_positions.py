@@ -24,7 +24,7 @@ def test_a_position_is_copied_changed_and_set_up(open_page: Opened) -> None:
     opened = open_page("/play?side=both")
     page = opened.page
     page.get_by_text("Set up a position").click()
-    field = page.get_by_label("Position", exact=True)
+    field = page.get_by_label("Position to set up")
     expect(field).to_have_value(State("connect_four").setup_text())
     for text, reason in (
         ("7/7/7/7/x6/7 o", "column 1 has a disc above an empty cell"),
@@ -38,13 +38,13 @@ def test_a_position_is_copied_changed_and_set_up(open_page: Opened) -> None:
     expect(page).to_have_url(re.compile("start="))
     expect(pieces(page)).to_have_count(6)
     # The winning move ends the game; the field follows it, and so does the address.
-    expect(page.get_by_role("status")).to_have_text(re.compile("first player is to play"))
+    expect(page.get_by_role("status")).to_have_text(re.compile("Red is to play"))
     board = page.locator(".zf-board")
     board.focus()
     page.goto(f"{page.url}&moves=4")
-    expect(page.get_by_role("status")).to_have_text("The first player won.")
+    expect(page.get_by_role("status")).to_have_text("Red won.")
     page.get_by_text("Set up a position").click()
-    expect(page.get_by_label("Position", exact=True)).to_have_value("7/7/7/7/ooo4/xxxx3 o")
+    expect(page.get_by_label("Position to set up")).to_have_value("7/7/7/7/ooo4/xxxx3 o")
     page.get_by_role("button", name="New game").click()
     expect(pieces(page)).to_have_count(0)
     expect(page).not_to_have_url(re.compile("start="))

@@ -192,7 +192,7 @@ REFUSED = [
     ([99], "ply 0: illegal action 99"),
     ([-1], "ply 0: illegal action -1"),
     (["castle"], "ply 0: illegal action 'castle'"),
-    ([0, 3, 1, 4, 2], "over after 5 plies, the first player won"),
+    ([0, 3, 1, 4, 2], "over after 5 plies, X won"),
     ([0, 3, 1, 4, 2, 8], "ply 5: action 8 comes after the end"),
 ]
 

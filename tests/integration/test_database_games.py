@@ -175,7 +175,7 @@ class Chess:
         assert (game, actions, start) == ("python:chess:Chess", [], "")
         self._plies = 0
 
-    def action_to_string(self, action: int) -> str:
+    def action_to_san(self, action: int) -> str:
         return f"{self._plies + 1}. {action}"
 
     def apply(self, action: int) -> None:

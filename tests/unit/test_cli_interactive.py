@@ -1,6 +1,7 @@
 """A person at the prompt, line by line, against an opponent that answers by rote."""
 
 import random
+import re
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -38,7 +39,15 @@ class FirstFree:
         )
 
 
-def played(lines: list[str], you: int = 0, start: str = "") -> str:
+class ChessPlayer(FirstFree):
+    """The same in chess."""
+
+    game = "chess"
+
+
+def played(
+    lines: list[str], you: int = 0, start: str = "", opponent: FirstFree | None = None
+) -> str:
     """Everything a person sees who types these lines and then Ctrl-D."""
     text: list[str] = []
     typed = iter(lines)
@@ -50,7 +59,7 @@ def played(lines: list[str], you: int = 0, start: str = "") -> str:
             raise EOFError
         return line
 
-    InteractiveGame(FirstFree(), you, start=start, ask=ask, say=text.append).play()
+    InteractiveGame(opponent or FirstFree(), you, start=start, ask=ask, say=text.append).play()
     return "\n".join(text)
 
 
@@ -96,7 +105,7 @@ def test_a_position_on_the_command_line_is_checked() -> None:
 
 def test_the_second_player_waits_for_the_first_action() -> None:
     text = played([], you=1)
-    assert text.index("model 7 plays") < text.index("your action (second player)")
+    assert text.index("model 7 plays") < text.index("your action (O)")
     assert "nothing to take back" in played(["undo"], you=1)
 
 
@@ -154,3 +163,17 @@ def test_undo_where_a_player_moves_again() -> None:
     game._actions = list(actions)
     game._undo()
     assert game._actions == actions[:-2]
+
+
+def test_chess_is_played_in_standard_algebraic_notation_and_in_that_of_uci() -> None:
+    start = "r3k3/P6p/8/8/8/8/7P/4K3 w q - 0 1"
+    text = played(["a1a2", "hint", "Kd2", "undo", "e1f1"], start=start, opponent=ChessPlayer())
+    assert "You are White in chess against model 7." in text
+    assert "a1a2 is not possible here\npossible now: h4, h3, K" in text
+    assert re.search(r"^h4 +9 .* h4 *$", text, re.MULTILINE)
+    assert "your action (White)" in text
+    assert text.count("model 7 plays h5") == 2
+    black = played(["O-O-O"], 1, start, ChessPlayer())
+    assert "You are Black in chess" in black
+    assert "model 7 plays h4" in black
+    assert black.count("model 7 plays") == 2

@@ -80,7 +80,7 @@ def test_players_who_disagree_from_first_to_last_make_no_blunder() -> None:
     """Each expects to win; neither changes its mind until the result is there."""
     game = walked([0.8, 0.7] * 4)
     first, second = game.curves()
-    assert (first.name, second.name) == ("model 3 (first player)", "model 1 (second player)")
+    assert (first.name, second.name) == ("model 3 (Black)", "model 1 (White)")
     assert first.values == {0: 0.8, 2: 0.8, 4: 0.8, 6: 0.8}
     assert second.values == {1: -0.7, 3: -0.7, 5: -0.7, 7: -0.7}
     assert game.blunders(first) == []

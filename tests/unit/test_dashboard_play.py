@@ -16,8 +16,9 @@ from zerofleet.config import run_from_values
 from zerofleet.games import parse_actions
 from zerofleet.local.processes import free_port
 from zerofleet.services.dashboard.board import Board, board_of
+from zerofleet.services.dashboard.compare_page import CompareView
 from zerofleet.services.dashboard.frame import Frame, Visit, numbered
-from zerofleet.services.dashboard.play_page import CompareView, PlayView
+from zerofleet.services.dashboard.play_page import PlayView
 from zerofleet.services.dashboard.settings import DashboardSettings
 from zerofleet.services.dashboard.sources import Sources
 from zerofleet.services.dashboard.toolkit import Client, Element, events, ui
@@ -123,9 +124,9 @@ async def test_a_game_is_played_without_its_rules_on_the_event_loop(
         click(client, "Undo")
         await until(says(client, numbered(["b3b4", "c1d1"])))
         click(client, "Resign")
-        await until(says(client, "The second player won by resignation."))
+        await until(says(client, "Horizontal won by resignation."))
         click(client, "New game")
-        await until(says(client, "The first player is to play."))
+        await until(says(client, "Vertical is to play."))
     assert WatchedGame.threads
     assert threading.get_ident() not in WatchedGame.threads
 

@@ -1,13 +1,19 @@
 from __future__ import annotations
 
+import json
+
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.random_records import random_record
 from zerofleet import games
+from zerofleet.database import Submission
+from zerofleet.database.finished_games import encode_submissions
 from zerofleet.errors import ConfigError, IllegalActionError
-from zerofleet.games import State, parse_actions
-from zerofleet.games.notation import whole_number, why_illegal
+from zerofleet.games import State, format_actions, parse_actions
+from zerofleet.games.notation import player_letters, player_names, whole_number, why_illegal
 from zerofleet.games.python_game import Game
 
 
@@ -158,3 +164,75 @@ def test_any_line_is_read_or_refused_in_a_short_message(game: str, text: str) ->
     except IllegalActionError as error:
         said = str(error)
     assert len(said) < 700
+
+
+def test_chess_is_written_as_people_write_it_and_read_in_either_notation() -> None:
+    uci = "e2e4 d7d5 e4d5 d8d5 b1c3 d5e5 g1e2 b8c6 d2d4 e5e4 c3e4"
+    actions = parse_actions("chess", uci)
+    san = "e4 d5 exd5 Qxd5 Nc3 Qe5+ Nge2 Nc6 d4 Qe4 Nxe4"
+    assert format_actions("chess", actions) == san
+    assert parse_actions("chess", san) == parse_actions("chess", uci.upper()) == actions
+
+
+class Named(Game):
+    """A game whose players have names."""
+
+    num_actions, observation_shape, max_length = 1, (1, 2, 2), 1
+    player_names = ("Left", "Right")
+    to_play, is_terminal, result = 0, False, 0
+
+    def legal_actions(self) -> list[int]:
+        return [0]
+
+    def apply(self, action: int) -> None:
+        self.is_terminal = True
+
+    def copy(self) -> Named:
+        twin = type(self)()
+        twin.is_terminal = self.is_terminal
+        return twin
+
+    def observation(self) -> np.ndarray:
+        return np.zeros((1, 2, 2), np.bool_)
+
+
+class NamedTwice(Named):
+    player_names = ("Left", "Left")
+
+
+def test_players_have_the_names_that_people_give_them() -> None:
+    unnamed = ("the first player", "the second player")
+    for game, names in {
+        "chess(history=1)": ("White", "Black"),
+        "openspiel:chess": ("White", "Black"),
+        "go(size=5)": ("Black", "White"),
+        "othello": ("Black", "White"),
+        "connect_four": ("Red", "Yellow"),
+        "tic_tac_toe": ("X", "O"),
+        "openspiel:hex(board_size=5)": unnamed,
+        f"python:{__name__}:Named": ("Left", "Right"),
+    }.items():
+        assert player_names(game) == names
+    assert all(player_names(game) != unnamed for game in games.names())
+    with pytest.raises(ConfigError, match="player_names must be two different names"):
+        games.spec(f"python:{__name__}:NamedTwice")
+
+
+def test_the_letters_of_the_pieces_are_those_of_the_picture() -> None:
+    for game in ("connect_four", "go(size=5)", "gomoku", "othello"):
+        state = State(game)
+        first, second = player_letters(game) or ("", "")
+        for _ in range(2):
+            state.apply(state.legal_actions()[0])
+        assert {first, second} <= set(str(state).split())
+        assert first in str(State(game, [State(game).legal_actions()[0]])).split()
+    assert player_letters("chess") is None
+
+
+@pytest.mark.parametrize("game", ["chess", "chess(chess960=true)", "go(size=5)"])
+def test_the_moves_of_a_stored_game_are_those_of_the_game(game: str) -> None:
+    for seed in range(5):
+        record = random_record(seed, game)
+        [stored] = json.loads(encode_submissions([Submission(record)]))
+        assert parse_actions(game, stored["moves"]) == record.columns.action.tolist()
+        assert format_actions(game, record.columns.action.tolist()) == stored["moves"]

@@ -14,7 +14,8 @@ from zerofleet_core import State
 from zerofleet.cli.terminal import echo
 from zerofleet.client import Player, SearchTable
 from zerofleet.fleet.report import counted
-from zerofleet.games.notation import why_illegal
+from zerofleet.games.chess import is_chess
+from zerofleet.games.notation import player_letters, player_names, why_illegal
 from zerofleet.printable import printable
 from zerofleet.rpc.tls import ClientCredentials
 
@@ -24,8 +25,8 @@ _HELP = """Type an action as the board shows it, or
   board  show the board again
   new    start a new game
   quit   leave (also Ctrl-D)"""
+_CHESS_HELP = "Moves are in standard algebraic notation (Nf3) or as in UCI (g1f3)."
 _GREETING_SECONDS = 5.0
-_SIDES = ("first", "second")
 
 
 class Opponent(Protocol):
@@ -110,11 +111,16 @@ class InteractiveGame:
         self._ask = ask
         self._say = say
         self._actions: list[int] = []
+        self._name = player_names(opponent.game)[you]
 
     def play(self) -> None:
         """Play until the person leaves."""
         opponent = f"{self._opponent.game} against model {self._opponent.version}"
-        self._say(f"You are the {_SIDES[self._you]} player of {opponent}.\n{_HELP}\n")
+        letters = player_letters(self._opponent.game)
+        pieces = f" ({letters[self._you]} on the board)" if letters else ""
+        self._say(f"You are {self._name}{pieces} in {opponent}.\n{_HELP}\n")
+        if is_chess(self._opponent.game):
+            self._say(_CHESS_HELP)
         try:
             while self._turn():
                 pass
@@ -130,7 +136,7 @@ class InteractiveGame:
         self._say(f"\n{state}\n")
         if state.is_terminal:
             self._say(f"{self._outcome(state)} Type new, undo or quit.")
-        prompt = "> " if state.is_terminal else f"your action ({_SIDES[self._you]} player)> "
+        prompt = "> " if state.is_terminal else f"your action ({self._name.removeprefix('the ')})> "
         return self._obey(self._ask(prompt).strip(), state)
 
     def _obey(self, line: str, state: State) -> bool:
@@ -168,7 +174,7 @@ class InteractiveGame:
             self._actions.append(action)
 
     def _refuse(self, reason: str, state: State) -> None:
-        possible = ", ".join(state.action_to_string(each) for each in state.legal_actions())
+        possible = ", ".join(state.action_to_san(each) for each in state.legal_actions())
         self._say(f"{reason}\npossible now: {possible or 'nothing, the game is over'}")
 
     def _answer(self, state: State) -> None:
@@ -176,7 +182,7 @@ class InteractiveGame:
         action = table.best_action
         simulations = counted(table.simulations, "simulation")
         self._say(
-            f"model {table.version} plays {state.action_to_string(action)} "
+            f"model {table.version} plays {state.action_to_san(action)} "
             f"(expects {table.root_value:+.2f} for itself, {simulations})"
         )
         self._actions.append(action)
@@ -217,7 +223,7 @@ def hint_table(state: State, search: SearchTable) -> str:
     table.add_column("expected line")
     for child in search.ranked[:_MOST_ROWS]:
         table.add_row(
-            Text(printable(child.action_string)),
+            Text(printable(state.action_to_san(child.action))),
             str(child.visit_count),
             f"{child.prior:.0%}",
             "-" if child.q_value is None else f"{child.q_value:+.2f}",
@@ -234,6 +240,6 @@ def _variation(state: State, actions: tuple[int, ...]) -> str:
     state = state.copy()
     words: list[str] = []
     for action in actions:
-        words.append(state.action_to_string(action))
+        words.append(state.action_to_san(action))
         state.apply(action)
     return " ".join(words)

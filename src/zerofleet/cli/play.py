@@ -30,7 +30,12 @@ def play(
     simulations: Annotated[
         int | None, typer.Option(min=1, help="Simulations for each of its moves [the server's].")
     ] = None,
-    first: Annotated[bool, typer.Option("--first/--second", help="Which player you are.")] = True,
+    first: Annotated[
+        bool,
+        typer.Option(
+            "--first/--second", help="Move first (White in chess, Black in Go) or second."
+        ),
+    ] = True,
     position: Annotated[
         str, typer.Option(help="Start position in the game's notation.", metavar="TEXT")
     ] = "",

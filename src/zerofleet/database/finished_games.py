@@ -19,6 +19,7 @@ from zerofleet_core import State, game_spec
 
 from zerofleet.database.connection import ConnectionPool, explain
 from zerofleet.errors import ConfigError, RecordRejectedError
+from zerofleet.games.chess import is_chess
 from zerofleet.records import GameRecord
 
 GameKind = Literal["selfplay", "match"]
@@ -70,7 +71,7 @@ def _encode(submission: Submission) -> dict[str, Any]:
 
 
 def _moves(record: GameRecord) -> str:
-    if ":" in record.game:
+    if ":" in record.game or is_chess(record.game):
         return _moves_played(record)
     names = _action_names(record.game)
     try:
@@ -82,12 +83,12 @@ def _moves(record: GameRecord) -> str:
 
 
 def _moves_played(record: GameRecord) -> str:
-    """Return the notation of games from outside the core, which may depend on the position."""
+    """Return the moves of a game whose notation may depend on the position."""
     moves: list[str] = []
     try:
         state = State(record.game, [], record.columns.start)
         for action in record.columns.action.tolist():
-            name = state.action_to_string(action)
+            name = state.action_to_san(action)
             state.apply(action)
             moves.append("".join(name.split()))
     except ValueError as error:
@@ -99,7 +100,7 @@ def _moves_played(record: GameRecord) -> str:
 
 @cache
 def _action_names(game: str) -> dict[int, str]:
-    """Return the notation of each action; in the core's games it never depends on the position."""
+    """Return the notation of each action in a game where it never depends on the position."""
     state = State(game)
     actions = range(game_spec(game).num_actions)
     return {int(action): state.action_to_string(action) for action in np.asarray(actions)}

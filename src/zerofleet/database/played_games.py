@@ -15,6 +15,7 @@ from zerofleet_core import State
 from zerofleet.database.connection import ConnectionPool
 from zerofleet.errors import ConfigError, RecordRejectedError
 from zerofleet.games import parse_actions
+from zerofleet.games.notation import player_names
 from zerofleet.games.pgn_text import PgnGame, require_pgn, write_pgn
 from zerofleet.games.sgf import SgfGame, require_sgf, write
 
@@ -31,7 +32,6 @@ SELECT action, model_version, root_value, network_value, simulations, legal_acti
 FROM positions WHERE game_uid = :game_uid ORDER BY ply
 """
 _BEST_MOVES = 5
-_COLOURS = ("Black", "White")  # by player
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,7 +267,7 @@ def _comment(state: State, ply: PlayedPly) -> str:
         if visits
     ]
     return (
-        f"value for {_COLOURS[state.to_play]} {ply.root_value:+.3f} "
+        f"value for {player_names(state.game)[state.to_play]} {ply.root_value:+.3f} "
         f"after {ply.simulations} simulations "
         f"({ply.network_value:+.3f} before), model {ply.model_version}\n"
         f"visits: {', '.join(best) or 'none'}"

@@ -100,9 +100,10 @@ class Rules(Protocol):
 
     They may have more attributes: ``num_final_planes``, with the method ``final_planes() ->
     list[int]`` of positions (points row by row, plane by plane), and ``has_final_score``, with
-    ``final_score() -> float``. Both methods are called for terminal positions only.
+    ``final_score() -> float``. Both methods are called for terminal positions only. A further one,
+    ``player_names``, names the first and the second player, as in ``("White", "Black")``.
 
-    A third attribute, ``sets_up_positions``, says that games may begin at a given position. The
+    The attribute ``sets_up_positions`` says that games may begin at a given position. The
     rules then have ``set_up(text: str) -> Position``, which raises ``ValueError`` for a text that
     is no position, and positions have ``setup_text() -> str``.
     """

@@ -1,4 +1,4 @@
-"""Actions and numbers in a person's notation, and moves by a given colour."""
+"""Actions, players and numbers in a person's notation, and moves by a given colour."""
 
 from __future__ import annotations
 
@@ -8,12 +8,54 @@ import numpy as np
 from zerofleet_core import State, game_spec
 
 from zerofleet.errors import ConfigError, IllegalActionError
-from zerofleet.games.game_specs import spec
-from zerofleet.games.python_game import raise_failure_in
+from zerofleet.games.game_specs import outside_rules, spec
+from zerofleet.games.go import base_name
+from zerofleet.games.python_game import UNNAMED_PLAYERS, raise_failure_in
 
 _SHOWN = 200  # characters of a person's text in messages
 _ACTIONS_ARE_POINTS = ("go", "gomoku", "mnk", "othello", "tic_tac_toe")
 COLOURS = ("black", "white")  # by player
+_BLACK_FIRST = ("Black", "White")
+_MARKS = ("X", "O")
+_PLAYER_NAMES = {
+    "chess": ("White", "Black"),
+    "connect_four": ("Red", "Yellow"),
+    "go": _BLACK_FIRST,
+    "gomoku": _BLACK_FIRST,
+    "mnk": _MARKS,
+    "othello": _BLACK_FIRST,
+    "tic_tac_toe": _MARKS,
+}
+# Pieces in a position's text whose letter the names do not tell.
+_PLAYER_LETTERS = dict.fromkeys(("connect_four", "gomoku", "othello"), ("x", "o")) | {
+    "go": ("X", "O")
+}
+
+
+def player_names(game: str) -> tuple[str, str]:
+    """Return what people call the first and the second player of a game, within a sentence.
+
+    They are the colours of the pieces, such as ``("White", "Black")`` in chess, or the names that
+    the class of a Python game gives. Otherwise they are "the first player" and "the second player".
+
+    Args:
+        game: game name. The module of a Python game is imported.
+
+    Raises:
+        ConfigError: there is no such Python game.
+    """
+    if game.startswith("python:"):
+        return getattr(outside_rules(game), "player_names", UNNAMED_PLAYERS)
+    return _PLAYER_NAMES.get(_family(game), UNNAMED_PLAYERS)
+
+
+def player_letters(game: str) -> tuple[str, str] | None:
+    """Return the letters of the players' pieces in a position's text, where no name tells them."""
+    return _PLAYER_LETTERS.get(_family(game))
+
+
+def _family(game: str) -> str:
+    return base_name(game.removeprefix("openspiel:"))
 
 
 def checked_start(game: str, text: str) -> str:
@@ -80,6 +122,8 @@ def whole_number(text: str, most: int) -> int | None:
 def format_actions(game: str, actions: Iterable[int], start: str = "") -> str:
     """Write a line of actions so that ``parse_actions`` reads it.
 
+    Moves of chess are in standard algebraic notation.
+
     Args:
         game: game name.
         actions: the actions.
@@ -93,7 +137,7 @@ def format_actions(game: str, actions: Iterable[int], start: str = "") -> str:
     state = State(game, [], start)
     words: list[str] = []
     for action in actions:
-        words.append(state.action_to_string(action))
+        words.append(state.action_to_san(action))
         state.apply(action)
     return " ".join(words)
 

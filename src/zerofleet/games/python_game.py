@@ -31,12 +31,15 @@ from zerofleet.errors import ConfigError
 NO_ANSWER = object()
 """Placeholder for the return value of a method that has not returned."""
 
+UNNAMED_PLAYERS = ("the first player", "the second player")
+
 _LATEST: deque[ConfigError] = deque(maxlen=8)  # threads may fail at the same time
 
 _repr = reprlib.Repr()
 _repr.maxother = _repr.maxstring = 60
 _MOST_ACTIONS = 32_767  # smallint in positions.action
 _MOST_PLIES = 30_000
+_LONGEST_NAME = 30  # characters of a player's name
 _SHOWN_TEXT = 60  # characters of a position's text in messages
 _POSITION = ("to_play", "is_terminal", "result")
 _SIZES = ("num_actions", "observation_shape", "max_length")
@@ -73,6 +76,8 @@ class Game(ABC):
     """Symmetries of the board, the identity included."""
     num_final_planes: ClassVar[int] = 0
     """Number of planes of ``final_planes``; 0: the game has none."""
+    player_names: ClassVar[tuple[str, str]] = UNNAMED_PLAYERS
+    """Names of the first and the second player for people, such as ``("White", "Black")``."""
 
     to_play: int
     """0 the first player, 1 the second; in a terminal position, the player who would be next."""
@@ -275,6 +280,7 @@ class ClassRules:
         self.observation_shape = _shape(name, game.observation_shape)
         self.num_final_planes = _whole(name, "num_final_planes", game.num_final_planes, 1 << 10, 0)
         self.has_final_score = game.final_score is not Game.final_score
+        self.player_names = _names(name, game.player_names)
         defines_set_up = _inherited(game, "set_up") is not _inherited(Game, "set_up")
         self.sets_up_positions = defines_set_up
         if defines_set_up != (game.setup_text is not Game.setup_text):
@@ -581,6 +587,18 @@ def _shape(name: str, value: object) -> tuple[int, int, int]:
         _whole(name, "each of observation_shape", size, 1 << 15) for size in sizes
     )
     return planes, rows, columns
+
+
+def _names(name: str, value: object) -> tuple[str, str]:
+    names = cast("tuple[object, ...]", value) if isinstance(value, tuple) else ()
+    texts = [each for each in names if isinstance(each, str)]
+    fit = [each for each in texts if each.isprintable() and 0 < len(each.strip()) <= _LONGEST_NAME]
+    if len(names) != 2 or len(fit) != 2 or fit[0] == fit[1]:
+        raise ConfigError(
+            f"game '{name}': player_names must be two different names of at most {_LONGEST_NAME} "
+            f"characters, not {_repr.repr(value)}"
+        )
+    return fit[0], fit[1]
 
 
 def load_class_rules(name: str) -> ClassRules:
