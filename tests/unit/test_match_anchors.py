@@ -18,13 +18,7 @@ from zerofleet.database import MatchGame
 from zerofleet.errors import ConfigError
 from zerofleet.games import State
 from zerofleet.gtp.protocol import GtpError
-from zerofleet.match.anchors import (
-    GtpPlayer,
-    RandomPlayer,
-    anchor_player,
-    set_up_commands,
-    why_absent,
-)
+from zerofleet.match.anchors import RandomPlayer, anchor_player, why_absent
 from zerofleet.match.play_match import (
     GaveUp,
     MatchPlayer,
@@ -33,6 +27,7 @@ from zerofleet.match.play_match import (
     draw_openings,
     play_match,
 )
+from zerofleet.match.programs import GtpPlayer, set_up_commands
 from zerofleet.search_configs import match_search
 
 ENGINE = Path(__file__).with_name("outside_program.py")
@@ -43,7 +38,7 @@ def search(simulations: int) -> SearchConfig:
 
 
 async def anchor(name: str, game: str, seed: int = 1, *, stack: AsyncExitStack) -> MatchPlayer:
-    return anchor_player(name, game, 100, seed, stack, asyncio.Semaphore(2))
+    return anchor_player(name, game, 100, seed, stack, asyncio.Semaphore(2), ())
 
 
 async def played(
@@ -99,17 +94,15 @@ async def test_chance_plays_each_legal_action_as_often() -> None:
 def test_an_unknown_anchor_is_refused_with_those_there_are(name: str) -> None:
     values = {"name": "r", "game": "tic_tac_toe"}
     run_from_values({**values, "rating": {"anchors": ["gnugo:10", "random"]}})
-    with pytest.raises(
-        ValueError, match=f"'{name}' is not an anchor: give random, search, or gnugo"
-    ):
+    with pytest.raises(ValueError, match=f"'{name}' is not an anchor: give random, search, gnugo"):
         run_from_values({**values, "rating": {"anchors": [name]}})
 
 
 def test_anchors_that_cannot_play_say_why(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert why_absent("random", "tic_tac_toe") is None
-    assert why_absent("gnugo:1", "tic_tac_toe") == "GNU Go does not play tic_tac_toe"
+    assert why_absent("random", "tic_tac_toe", ()) is None
+    assert why_absent("gnugo:1", "tic_tac_toe", ()) == "GNU Go does not play tic_tac_toe"
     monkeypatch.setenv("PATH", "")
-    assert "not on PATH: install GNU Go" in (why_absent("gnugo:1", "go(size=9)") or "")
+    assert "not on PATH: install GNU Go" in (why_absent("gnugo:1", "go(size=9)", ()) or "")
 
 
 async def test_an_anchor_that_cannot_play_is_refused() -> None:
