@@ -116,13 +116,13 @@ class EngineProcess:
 
     @contextlib.asynccontextmanager
     async def answer_to(
-        self, command: str, *, timeout: float | None = None
+        self, command: str, *, seconds: float | None = None
     ) -> AsyncGenerator[asyncio.StreamReader]:
         """Send a line; the caller reads its whole answer from the stream.
 
         Args:
             command: the line.
-            timeout: seconds to wait for the answer; None: those of the program.
+            seconds: how long to wait for the answer; None: the program's timeout.
 
         Raises:
             EngineGoneError: the program has ended, does not answer in time, or writes an endless
@@ -131,7 +131,8 @@ class EngineProcess:
         process = self._process
         if process is None or process.stdin is None or process.stdout is None:
             raise EngineGoneError(f"{self.name} is not running")
-        seconds = self._timeout if timeout is None else timeout
+        if seconds is None:
+            seconds = self._timeout
         words = printable(shortened(command))
         try:
             async with asyncio.timeout(seconds):

@@ -92,13 +92,13 @@ class UciClient(EngineProcess):
             await self.tell(f"setoption name {option.name} value {value}")
         await self._wait_ready()
 
-    async def best_move(self, position: str, limits: str, timeout: float) -> str:
+    async def best_move(self, position: str, limits: str, seconds: float) -> str:
         """Return the engine's move in a position that it has not seen.
 
         Args:
             position: arguments of ``position``.
             limits: arguments of ``go``.
-            timeout: seconds to wait.
+            seconds: how long to wait for it.
 
         Returns:
             The word after ``bestmove``, which may be any text; empty without one.
@@ -109,7 +109,7 @@ class UciClient(EngineProcess):
         await self.tell("ucinewgame")
         await self._wait_ready()
         await self.tell(f"position {position}")
-        async with self.answer_to(f"go {limits}", timeout=timeout) as stream:
+        async with self.answer_to(f"go {limits}", seconds=seconds) as stream:
             while True:
                 words = (await next_line(stream)).split()
                 if words and words[0] == "bestmove":
