@@ -125,7 +125,7 @@ def evaluating(
     Args:
         folder: the run's data folder.
         running: its stores.
-        engines: commands that anchors may start, besides those of ``ZEROFLEET_ENGINES``.
+        engines: commands that anchors may start, in addition to ``ZEROFLEET_ENGINES``.
 
     Yields:
         A function that raises ``ConfigError`` when one of them has ended.

@@ -8,7 +8,7 @@ from zerofleet.engine_process import EngineGoneError, EngineProcess, next_line
 from zerofleet.gtp.protocol import GtpError
 from zerofleet.printable import printable, shortened
 
-_MOST_LINES = 1_000  # of an answer
+_MOST_LINES = 1_000  # in one answer
 
 
 class GtpClient(EngineProcess):

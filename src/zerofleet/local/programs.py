@@ -180,7 +180,7 @@ class LocalPrograms:
         """Return an evaluator that plays test matches of a stopped run, and promotes nothing.
 
         Args:
-            engines: commands that anchors may start, besides those of ``ZEROFLEET_ENGINES``.
+            engines: commands that anchors may start, in addition to ``ZEROFLEET_ENGINES``.
         """
         program = self._program("evaluator")
         allowed = ";".join([os.environ.get("ZEROFLEET_ENGINES", ""), *engines])
