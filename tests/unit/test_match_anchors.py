@@ -27,7 +27,7 @@ from zerofleet.match.play_match import (
     draw_openings,
     play_match,
 )
-from zerofleet.match.programs import GtpPlayer, set_up_commands
+from zerofleet.match.program_players import GtpPlayer, set_up_commands
 from zerofleet.search_configs import match_search
 
 ENGINE = Path(__file__).with_name("outside_program.py")

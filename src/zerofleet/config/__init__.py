@@ -14,7 +14,7 @@ A key is a field of its section, and the field's default is the only one:
 ``docs/reference/run-file.md``, which lists all keys with their defaults, is made from these fields.
 """
 
-from zerofleet.config.anchors import ANCHORS, EngineName, check_anchor
+from zerofleet.config.anchor_names import ANCHORS, EngineName, check_anchor
 from zerofleet.config.fit import check_messages, check_policy_head, check_sizes
 from zerofleet.config.load import (
     find_run_file,

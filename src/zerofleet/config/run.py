@@ -16,7 +16,7 @@ from pydantic import (
     model_validator,
 )
 
-from zerofleet.config.anchors import check_anchor
+from zerofleet.config.anchor_names import check_anchor
 from zerofleet.config.presets import PRESETS, merge
 from zerofleet.config.section import BASIC, RunFileTable, Section
 from zerofleet.config.selfplay import GameSection, ResignSection, SearchSection, SelfplaySection

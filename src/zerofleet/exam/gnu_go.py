@@ -22,7 +22,7 @@ from zerofleet.games import State
 from zerofleet.games.go import GoRules
 from zerofleet.match.anchors import why_absent
 from zerofleet.match.play_match import PairQueue, SearchPlayer, draw_openings, play_match
-from zerofleet.match.programs import GtpPlayer, gnugo_command, go_setup
+from zerofleet.match.program_players import GtpPlayer, gnugo_command, go_setup
 from zerofleet.prediction import Predictor
 from zerofleet.search_configs import match_search
 

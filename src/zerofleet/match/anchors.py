@@ -19,7 +19,7 @@ from zerofleet.games import State
 from zerofleet.games.chess import is_chess
 from zerofleet.games.go import GoRules, is_go
 from zerofleet.match.play_match import ActionPlayer, MatchPlayer, Place, SearchPlayer
-from zerofleet.match.programs import GtpPlayer, UciPlayer, gnugo_command, go_setup, gtp_setup
+from zerofleet.match.program_players import GtpPlayer, UciPlayer, gnugo_command, go_setup, gtp_setup
 from zerofleet.prediction import Prediction
 from zerofleet.search_configs import PLAIN_SEARCH, match_search
 

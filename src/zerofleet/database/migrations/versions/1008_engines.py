@@ -7,7 +7,7 @@ down_revision = "1007"
 branch_labels = None
 depends_on = None
 
-# As in zerofleet.config.anchors: printable ASCII without a semicolon, 199 characters at most.
+# As in zerofleet.config.anchor_names: printable ASCII without a semicolon, 199 characters at most.
 _ENGINE = "(uci|gtp):[!-:<-~]([ -:<-~]{0,193}[!-:<-~])?"
 _PLAYER = f"^([1-9][0-9]*(/(fp32|int8|fp16))?|random|search|gnugo:([1-9]|10)|{_ENGINE})$"
 
