@@ -190,7 +190,7 @@ def _check_anchors(names: tuple[str, str], game: str) -> None:
     for name in names:
         reason = why_unsuited(name, game)
         if reason is not None:
-            raise ConfigError(f"'{name}' cannot play here: {reason}")
+            raise ConfigError(f"{reason}, so '{name}' cannot play: name another player")
 
 
 def _programs(names: tuple[str, str]) -> list[str]:
