@@ -15,6 +15,7 @@ from zerofleet_core import SearchConfig
 from tests.support.predictors import HashPredictor
 from zerofleet.config import SearchSection, run_from_values
 from zerofleet.database import MatchGame
+from zerofleet.engine_process import EngineGoneError
 from zerofleet.errors import ConfigError
 from zerofleet.games import State
 from zerofleet.gtp.protocol import GtpError
@@ -159,6 +160,33 @@ async def test_a_program_from_outside(habit: str, remark: str | None) -> None:
         elif color == 0:  # the program answers the opening
             assert game.remark is not None
             assert game.remark.startswith(remark)
+
+
+async def test_a_program_that_ends_is_started_once_more_for_its_move(tmp_path: Path) -> None:
+    """It is told the game so far."""
+    command = [sys.executable, str(ENGINE), "dies once", str(tmp_path / "died")]
+    async with AsyncExitStack() as programs:
+        outside = GtpPlayer("tic_tac_toe", command, ["clear_board"], programs, asyncio.Semaphore(1))
+        games = await played("tic_tac_toe", (RandomPlayer("tic_tac_toe", 1), outside), [[4, 0]])
+    assert [game.remark for game in games.values()] == [None] * 2
+    assert (tmp_path / "died").exists()
+
+
+async def test_a_program_that_ends_again_ends_the_match(tmp_path: Path) -> None:
+    script = f"echo >> {tmp_path}/began; read line; printf '=\\n\\n'; read line"
+    async with AsyncExitStack() as programs:
+        outside = GtpPlayer(
+            "tic_tac_toe", ["sh", "-c", script], ["clear_board"], programs, asyncio.Semaphore(1)
+        )
+        with pytest.raises(EngineGoneError, match="sh ended at 'genmove black'"):
+            await outside.choose((0, 0), [])
+    assert len((tmp_path / "began").read_text()) == 2
+
+
+async def test_gtp_sets_up_positions_of_go_only() -> None:
+    async with AsyncExitStack() as programs:
+        with pytest.raises(GtpError, match="GTP has no commands for a start position of tic_"):
+            await program("plays", programs, asyncio.Semaphore(1)).choose((0, 0), [], "x2/3/3 o")
 
 
 @pytest.mark.parametrize("habit", ["resigns", "babbles"])

@@ -9,7 +9,7 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -225,6 +225,46 @@ def test_any_line_of_an_engine_is_read(line: str) -> None:
         for value in ("true", "-1", "Solid", ""):
             reason = option.why_not(value)
             assert reason is None or option.kind
+
+
+LINES = st.sampled_from(
+    [
+        *(b"uciok", b"readyok", b"bestmove e2e4 ponder e7e5", b"bestmove", b"info depth 1"),
+        *(b"option name Hash type spin default x min y max z", b"option name type spin"),
+    ]
+)
+
+
+class Recorded(UciClient):
+    """A client of a program whose output is known."""
+
+    def __init__(self, output: bytes) -> None:
+        super().__init__(["program"])
+        self._output = asyncio.StreamReader()
+        self._output.feed_data(output)
+        self._output.feed_eof()
+
+    @contextlib.asynccontextmanager
+    async def answer_to(
+        self, command: str, *, seconds: float | None = None
+    ) -> AsyncGenerator[asyncio.StreamReader]:
+        try:
+            yield self._output
+        except asyncio.IncompleteReadError as error:
+            raise EngineGoneError("ended") from error
+
+
+@given(st.lists(LINES | st.binary(max_size=30)))
+async def test_whatever_an_engine_writes_it_has_a_move_or_is_given_up(lines: list[bytes]) -> None:
+    client = Recorded(b"".join(line + b"\n" for line in lines))
+    reason, move = "", ""
+    try:
+        await client.prepare([("Hash", "1")])
+        move = await client.best_move("startpos", "nodes 1", 1.0)
+    except EngineError as error:
+        reason = str(error)
+    assert reason.isprintable()
+    assert len(move.split()) <= 1
 
 
 # ---- games, and faults ----
