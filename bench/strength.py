@@ -11,7 +11,8 @@ Without a clock, what is given here stands for all of the run's ``trainer.budget
 and its variants learn in turns, each until its budget is used up. It prints how the last models
 differ from the first variant's. All of them are examined with the first variant's ``[search]``.
 ``--match 60`` has them play this many games against the first's, which tells variants of any game
-apart, and ``--gnugo 20`` has each play GNU Go. ``--variants run 'no proven results'`` takes parts
+apart. ``--gnugo 20`` has each play GNU Go, and ``--anchor 'uci:stockfish?nodes=100' search`` has
+each play these anchors. ``--variants run 'no proven results'`` takes parts
 of the defaults off or leaves one alone, and ``--seed 1 2`` does it all with each seed.
 """
 
@@ -36,7 +37,7 @@ from rich.table import Table
 from bench.learning_loop import LearningLoop
 from bench.play_figures import PlayFigures
 from bench.report import WIDTH, told
-from bench.strength_games import PairScores, play_gnugo, play_pairs, play_perfect
+from bench.strength_games import PairScores, play_anchors, play_gnugo, play_pairs, play_perfect
 from bench.strength_options import Budget, parse
 from zerofleet.config import RunConfig
 from zerofleet.exam import SOLVER_CHOICES, examine, position_kinds
@@ -149,7 +150,10 @@ async def report(one: ComparedRun, simulations: Sequence[int], options: argparse
             row |= await play_perfect(one.examined_by, loop.model, options.perfect_play)
         if options.gnugo and options.budget.share(loop) >= 1:
             row |= await play_gnugo(one.examined_by, loop.model, options.gnugo)
-    finally:  # GNU Go may fail; what was learnt is told all the same
+        if options.anchors and options.budget.share(loop) >= 1:
+            run, games = one.examined_by, options.anchor_games
+            row |= await play_anchors(run, loop.model, options.anchors, games)
+    finally:  # a program may fail; what was learnt is told all the same
         width = max(map(len, options.runs)) if len(options.runs) > 1 else 0
         print_row(row, width)
         if options.output is not None:
@@ -232,6 +236,11 @@ def print_row(row: dict[str, Any], width: int) -> None:
         f"{ended['wins']:,} of {ended['games']:,} won ({ended['given_up']} not played out), "
         f"mean margin {math.nan if (margin := ended['mean_margin']) is None else margin:+.1f}"
         for ended in row.get("gnugo", ())
+    ]
+    games += [
+        f"\n  against {ended['anchor']}: {ended['wins']:,} won, {ended['draws']:,} drawn, "
+        f"{ended['losses']:,} lost of {ended['games']:,} ({ended['forfeits']} forfeited)"
+        for ended in row.get("anchors", ())
     ]
     print(" ".join([f"{label:{width}}", *cells, "", *exam]) + "".join(games), flush=True)
 

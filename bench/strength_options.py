@@ -18,9 +18,10 @@ from bench.games_played import run_values
 from bench.learning_loop import LearningLoop
 from bench.report import positive
 from bench.workloads import workload
-from zerofleet.config import RunConfig, load_run, run_from_values
+from zerofleet.config import RunConfig, check_anchor, load_run, run_from_values
 from zerofleet.errors import ConfigError
 from zerofleet.exam.gnu_go import check_gnu_go
+from zerofleet.match.anchors import why_absent
 
 _BETWEEN_SETTINGS = re.compile(r",(?=\s*[a-z_]+(?:\.[a-z_]+)?=)")  # not within a list
 
@@ -91,6 +92,17 @@ def parse(doc: str | None, argv: Sequence[str] | None) -> argparse.Namespace:
         "--gnugo", type=positive(int), metavar="GAMES", help="of the last model, with each level"
     )
     found.add_argument(
+        "--anchor",
+        nargs="+",
+        default=[],
+        metavar="NAME",
+        dest="anchors",
+        help="opponents of the last model, such as 'uci:stockfish?nodes=100'",
+    )
+    found.add_argument(
+        "--anchor-games", type=positive(int), default=20, metavar="GAMES", help="with each [20]"
+    )
+    found.add_argument(
         "--match", type=positive(int), metavar="GAMES", help="of a last model with the first's"
     )
     found.add_argument("--output", type=Path, help="gets every row as a line of JSON")
@@ -106,7 +118,21 @@ def parse(doc: str | None, argv: Sequence[str] | None) -> argparse.Namespace:
         if options.gnugo % 2:
             found.error(f"--gnugo {options.gnugo}: give an even number, half for each colour")
         check_gnu_go(game)
+    if options.anchor_games % 2:
+        found.error(f"--anchor-games {options.anchor_games}: give an even number")
+    for name in options.anchors:
+        _check_anchor(name, game)
     return options
+
+
+def _check_anchor(name: str, game: str) -> None:
+    try:
+        check_anchor(name)
+    except ValueError as error:
+        raise ConfigError(f"--anchor: {error}") from error
+    reason = why_absent(name, game, None)
+    if reason is not None:
+        raise ConfigError(f"--anchor '{name}': {reason}")
 
 
 def _runs(options: argparse.Namespace) -> dict[str, RunConfig]:

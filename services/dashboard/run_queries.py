@@ -55,6 +55,10 @@ _ANCHORS = """
 SELECT player, elo FROM ratings WHERE run = :run AND player IN ('random', 'search')
 UNION ALL
 SELECT player, elo FROM ratings WHERE run = :run AND player BETWEEN 'gnugo:' AND 'gnugo:~'
+UNION ALL
+SELECT player, elo FROM ratings WHERE run = :run AND player BETWEEN 'gtp:' AND 'gtp:~'
+UNION ALL
+SELECT player, elo FROM ratings WHERE run = :run AND player BETWEEN 'uci:' AND 'uci:~'
 """
 
 _EXAMS = """

@@ -53,6 +53,8 @@ class EvaluatorContext:
     """Figures of the heartbeat."""
     in_play: MatchGamesInPlay = field(default_factory=MatchGamesInPlay)
     """Games in play in all its matches."""
+    engines: frozenset[str] = frozenset()
+    """Commands that anchors may start; see ``ProcessSettings.engines``."""
     games_played: int = 0
     """Games stored by this process."""
 
@@ -120,7 +122,8 @@ class Players:
         if model is None:
             game = self._context.run.game.name
             simulations = search.num_simulations
-            return anchor_player(name, game, simulations, seed, streams, self._thinking)
+            engines = self._context.engines
+            return anchor_player(name, game, simulations, seed, streams, self._thinking, engines)
         return SearchPlayer(await self.predictor(streams, model), search, model.version)
 
     async def can_play(self, version: int) -> bool:

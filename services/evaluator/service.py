@@ -88,6 +88,7 @@ class FencedEvaluator:
         self._run = run
         self._worker = settings.worker_name
         self._trials_only = settings.trials_only
+        self._engines = settings.allowed_engines
         self._database = database
         self._pointer = pointer
         self._model = model
@@ -109,7 +110,15 @@ class FencedEvaluator:
         _log.info("judging", run=run.name, worker=self._worker, epoch=epoch)
         ahead = await waits.ask_store(database.clock_ahead)
         context = EvaluatorContext(
-            run, database, waits, self._worker, epoch, ahead, self._figures, self._in_play
+            run,
+            database,
+            waits,
+            self._worker,
+            epoch,
+            ahead,
+            self._figures,
+            self._in_play,
+            self._engines,
         )
         players = Players(context, self._model)
         referee, promoter = Referee(context, players), Promoter(context, self._pointer)

@@ -21,8 +21,8 @@ import structlog
 
 from zerofleet.config import RunConfig
 from zerofleet.database import MatchGame, MatchRow, RatingPlace, match_seed
+from zerofleet.engine_process import EngineError
 from zerofleet.errors import ConfigError, IncompatibleModelError, RecordRejectedError
-from zerofleet.gtp.client import EngineGoneError
 from zerofleet.gtp.protocol import GtpError
 from zerofleet.match.anchors import why_absent
 from zerofleet.match.opening_book import checked_openings
@@ -48,7 +48,7 @@ _PLACES_AT_ONCE = 24
 _NETWORKS_AT_ONCE = 3
 _NEVER = datetime.max.replace(tzinfo=UTC)
 
-CANNOT_PLAY = (IncompatibleModelError, RecordRejectedError, EngineGoneError, GtpError)
+CANNOT_PLAY = (IncompatibleModelError, RecordRejectedError, EngineError, GtpError)
 """Errors of a player that cannot play, here or at all."""
 
 
@@ -319,7 +319,8 @@ class RatingPool:
             self._rated = results
 
     def _present(self, anchors: Sequence[str]) -> list[str]:
-        reasons = {name: why_absent(name, self.context.run.game.name) for name in anchors}
+        game, engines = self.context.run.game.name, self.context.engines
+        reasons = {name: why_absent(name, game, engines) for name in anchors}
         for name, reason in reasons.items():
             if reason is not None and name not in self._absent:
                 self._absent.add(name)
@@ -366,7 +367,7 @@ class RatingPool:
                     self.context.in_play,
                     missing.starts,
                 )
-            except CANNOT_PLAY as error:
+            except (ConfigError, *CANNOT_PLAY) as error:
                 self._queue.leave_out(pairing)
                 _log.error(
                     "pairing_left_out",

@@ -10,8 +10,9 @@ only from layers below its own:
 - ``zerofleet.exam``: a player's error rate against perfect play, and its games against GNU Go.
 - ``zerofleet.match``: games between two players, and the players that never change.
 - ``zerofleet.gtp``: the Go Text Protocol, as a server and as a client of other engines;
-  ``zerofleet.uci``: the Universal Chess Interface, as a server.
-- ``zerofleet.engine_lines``: options, standard input and output of such an engine.
+  ``zerofleet.uci``: the Universal Chess Interface, as both too.
+- ``zerofleet.engine_lines``: options, standard input and output of such an engine;
+  ``zerofleet.engine_process``: the process of another engine.
 - ``zerofleet.client``: for programs that use a trained player; sync and asyncio.
 - ``zerofleet.rpc``: the wire: Open Inference Protocol and ``zerofleet.v1.Player``.
 - ``zerofleet.learning`` (torch): the network, its loss and optimizers, the training window.
@@ -27,7 +28,8 @@ only from layers below its own:
 - ``zerofleet.records`` and ``zerofleet.prediction``: data that services exchange;
   ``zerofleet.verdict``: the decision of a gate's match.
 - ``zerofleet.secrets``: passwords, tokens and certificates, all in files.
-- ``zerofleet.errors``, and ``zerofleet.printable``: untrusted text without control characters.
+- ``zerofleet.errors``, and ``zerofleet.printable``: untrusted text without control characters;
+  ``zerofleet.launch``: becomes a program that dies with its parent.
 
 Below them all is ``zerofleet_core``, the C++ search and rules.
 """

@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import exc
 
 from tests.support.random_records import changed, random_record
-from zerofleet.config import run_from_values
+from zerofleet.config import check_anchor, run_from_values
 from zerofleet.database import Database, MatchGame, MatchRow
 from zerofleet.errors import (
     ConfigError,
@@ -246,13 +246,38 @@ def test_a_trial_keeps_its_number_of_simulations(database: Database, epoch: int)
 
 @pytest.mark.parametrize(
     ("player", "opponent"),
-    [("2", "2"), ("2", "9"), ("2", "gnugo:11"), ("2/int4", "2"), ("02", "1"), ("2", "somebody")],
+    [
+        *(("2", "2"), ("2", "9"), ("2", "gnugo:11"), ("2/int4", "2"), ("02", "1")),
+        *(("2", "somebody"), ("2", "uci:"), ("2", "uci:a;b"), ("gtp: a", "2"), ("2", "gtp:a\nb")),
+        *(("2", "uci:\u00e4"), ("2", "uci:" + "x" * 196)),
+    ],
 )
 def test_players_that_there_are_not_play_no_match(
     database: Database, epoch: int, player: str, opponent: str
 ) -> None:
     with pytest.raises(exc.IntegrityError):
         trial(database, epoch, player, opponent)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "uci:fairy-stockfish?Skill Level=-10&nodes=500",
+        "gtp:/usr/games/gnugo --mode gtp",
+        "uci:" + "x" * 195,
+    ],
+)
+def test_a_program_is_a_player_whose_games_are_rated(
+    database: Database, epoch: int, name: str
+) -> None:
+    """A slash in its name does not make it a model in one precision."""
+    check_anchor(name)
+    match = trial(database, epoch, "2", name)
+    assert match.versions == [2]
+    play(database, match, (0, 0, FIRST_WINS))
+    assert {name} <= {
+        player for row in database.player_results("test") for player in (row.player, row.opponent)
+    }
 
 
 def test_a_match_without_simulations_is_none(database: Database, epoch: int) -> None:

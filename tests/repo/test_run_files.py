@@ -75,7 +75,7 @@ def test_every_run_file_loads_without_its_preset(path: Path) -> None:
         ),
         (
             'name = "a"\n[game]\nname = "tic_tac_toe"\n[rating]\nanchors = ["gnugo:11"]',
-            "'gnugo:11' is not an anchor: give random, search, or gnugo:1 to gnugo:10",
+            "'gnugo:11' is not an anchor: give random, search, gnugo:1 to gnugo:10, uci:",
         ),
     ],
 )

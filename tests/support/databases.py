@@ -44,6 +44,14 @@ NO_STARTS_BEFORE_1007 = (
 )
 """Statements that take away what revision 1007 added."""
 
+_PLAYER_BEFORE_1008 = "^([1-9][0-9]*(/(fp32|int8|fp16))?|random|search|gnugo:([1-9]|10))$"
+NO_ENGINES_BEFORE_1008 = tuple(
+    f"ALTER TABLE matches DROP CONSTRAINT matches_{column}_check, "
+    f"ADD CONSTRAINT matches_{column}_check CHECK ({column} ~ '{_PLAYER_BEFORE_1008}')"
+    for column in ("player", "opponent")
+)
+"""Statements that forbid the players that revision 1008 allows."""
+
 
 class DatabaseTemplate:
     """A migrated database that others are copied from, in about 20 ms each.

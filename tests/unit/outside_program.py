@@ -1,6 +1,7 @@
 """A program that speaks the Go Text Protocol over tic-tac-toe, and misbehaves when told to."""
 
 import sys
+from pathlib import Path
 
 from zerofleet_core import State
 
@@ -16,6 +17,9 @@ def answer(words: list[str], state: State, habit: str) -> str:
         case ["genmove", _]:
             if habit == "resigns":
                 return "= resign"
+            if habit == "dies once" and not Path(sys.argv[2]).exists():
+                Path(sys.argv[2]).touch()
+                sys.exit(1)
             if habit == "babbles":
                 return "= hello"
             if habit == "cheats":

@@ -1,6 +1,8 @@
 """The instrument for strength: one seed gives one run, however many learn beside it."""
 
 import json
+import shlex
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,7 +13,7 @@ import pytest
 from bench import strength
 from bench.accelerations import PARTS, VARIANTS
 from bench.learning_loop import LearningLoop
-from bench.strength_games import play_pairs
+from bench.strength_games import play_anchors, play_pairs
 from bench.strength_options import Budget, parse
 from zerofleet.config import RunConfig, run_from_values
 from zerofleet.config.presets import PRESETS
@@ -103,6 +105,19 @@ async def test_a_match_counts_the_points_of_the_first_of_two_networks() -> None:
     assert others == pytest.approx(1 - scores)
 
 
+async def test_anchors_play_the_last_model() -> None:
+    """The program answers over GTP, each of its games in a process of its own."""
+    options = [f"--set={each}" for each in (*SMALL, "exam.num_simulations=2")]
+    (run,) = parse(None, ["runs/tictactoe.toml", *options, "--steps=1"]).runs.values()
+    program = Path(__file__).with_name("outside_program.py")
+    names = ["random", f"gtp:{shlex.join([sys.executable, str(program), 'plays'])}"]
+    found = await play_anchors(run, LearningLoop(run, "fp32").model, names, games=4)
+    assert [each["anchor"] for each in found["anchors"]] == names
+    for each in found["anchors"]:
+        assert each["wins"] + each["draws"] + each["losses"] == each["games"] == 4
+        assert each["forfeits"] == 0
+
+
 def test_a_difference_is_paired_over_positions() -> None:
     """The same errors in other positions are more uncertain than one error less."""
     one_less = np.zeros((1, 100))
@@ -124,6 +139,9 @@ def test_a_difference_is_paired_over_positions() -> None:
         (arguments("--steps=1", "--compare", "-", "runs/go9.toml"), "must be of one game"),
         (arguments("--steps=1", "--perfect-play=1"), "not for tic_tac_toe: leave it out"),
         (arguments("--steps=1", "--gnugo=2"), "GNU Go does not play tic_tac_toe"),
+        (arguments("--steps=1", "--anchor", "gnugo"), "--anchor: 'gnugo' is not an anchor"),
+        (arguments("--steps=1", "--anchor", "uci:a"), "UCI programs play chess, not tic_tac_toe"),
+        (arguments("--steps=1", "--anchor", "gtp:nowhere -x"), "nowhere is not on PATH"),
     ],
 )
 def test_what_cannot_be_is_refused(given: list[str], says: str) -> None:

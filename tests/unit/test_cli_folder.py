@@ -22,7 +22,7 @@ from zerofleet.cli import app
 from zerofleet.cli.run_options import chosen_folder
 from zerofleet.cli.serving import tell_of_damage
 from zerofleet.cli.up import with_disk_limit
-from zerofleet.config import RunConfig, find_run_file, load_run
+from zerofleet.config import ProcessSettings, RunConfig, find_run_file, load_run
 from zerofleet.config.presets import merge
 from zerofleet.database import Promotion
 from zerofleet.errors import ConfigError
@@ -117,6 +117,19 @@ def test_the_variable_changes_no_run_that_was_started(
             monkeypatch.setenv(name, value)
         assert load_run(folder.run_file) == run
         monkeypatch.setenv("ZEROFLEET_SET", "name=another")
+
+
+def test_a_match_lets_its_own_evaluator_start_the_programs_that_were_typed(
+    tmp_path: Path, run: RunConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = DataFolder.for_run(tmp_path / "data", run)
+    folder.keep_run_file(RUN_FILE, run)
+    monkeypatch.setenv("ZEROFLEET_ENGINES", "gnugo --mode gtp")
+    programs = LocalPrograms(folder, StoreUrls(defaultdict(str), ""), "127.0.0.1:1")
+    environment = programs.trials(["stockfish"]).environment
+    settings = ProcessSettings(run_file=RUN_FILE, engines=environment["ZEROFLEET_ENGINES"])
+    assert settings.allowed_engines == {"gnugo --mode gtp", "stockfish"}
+    assert all("ZEROFLEET_ENGINES" not in each.environment for each in programs.loop(1))
 
 
 @pytest.mark.parametrize(("in_file", "limit"), [(None, 20.0), ("7.5", 7.5), ("0", 0.0)])

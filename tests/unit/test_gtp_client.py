@@ -43,6 +43,12 @@ async def test_a_program_whose_line_has_no_end_is_given_up() -> None:
             await engine.send("chatters")
 
 
+async def test_an_answer_without_end_is_given_up() -> None:
+    async with GtpClient(["sh", "-c", "echo =; yes"]) as engine:
+        with pytest.raises(EngineGoneError, match="'boardsize 9' with more than 1,000 lines"):
+            await engine.send("boardsize 9")
+
+
 async def test_a_program_that_is_not_there() -> None:
     with pytest.raises(EngineGoneError, match="cannot start /nowhere/engine"):
         async with GtpClient(["/nowhere/engine"]):

@@ -15,16 +15,11 @@ from zerofleet_core import SearchConfig
 from tests.support.predictors import HashPredictor
 from zerofleet.config import SearchSection, run_from_values
 from zerofleet.database import MatchGame
+from zerofleet.engine_process import EngineGoneError
 from zerofleet.errors import ConfigError
 from zerofleet.games import State
 from zerofleet.gtp.protocol import GtpError
-from zerofleet.match.anchors import (
-    GtpPlayer,
-    RandomPlayer,
-    anchor_player,
-    set_up_commands,
-    why_absent,
-)
+from zerofleet.match.anchors import RandomPlayer, anchor_player, why_absent
 from zerofleet.match.play_match import (
     GaveUp,
     MatchPlayer,
@@ -33,6 +28,7 @@ from zerofleet.match.play_match import (
     draw_openings,
     play_match,
 )
+from zerofleet.match.program_players import GtpPlayer, set_up_commands
 from zerofleet.search_configs import match_search
 
 ENGINE = Path(__file__).with_name("outside_program.py")
@@ -43,7 +39,7 @@ def search(simulations: int) -> SearchConfig:
 
 
 async def anchor(name: str, game: str, seed: int = 1, *, stack: AsyncExitStack) -> MatchPlayer:
-    return anchor_player(name, game, 100, seed, stack, asyncio.Semaphore(2))
+    return anchor_player(name, game, 100, seed, stack, asyncio.Semaphore(2), ())
 
 
 async def played(
@@ -99,17 +95,15 @@ async def test_chance_plays_each_legal_action_as_often() -> None:
 def test_an_unknown_anchor_is_refused_with_those_there_are(name: str) -> None:
     values = {"name": "r", "game": "tic_tac_toe"}
     run_from_values({**values, "rating": {"anchors": ["gnugo:10", "random"]}})
-    with pytest.raises(
-        ValueError, match=f"'{name}' is not an anchor: give random, search, or gnugo"
-    ):
+    with pytest.raises(ValueError, match=f"'{name}' is not an anchor: give random, search, gnugo"):
         run_from_values({**values, "rating": {"anchors": [name]}})
 
 
 def test_anchors_that_cannot_play_say_why(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert why_absent("random", "tic_tac_toe") is None
-    assert why_absent("gnugo:1", "tic_tac_toe") == "GNU Go does not play tic_tac_toe"
+    assert why_absent("random", "tic_tac_toe", ()) is None
+    assert why_absent("gnugo:1", "tic_tac_toe", ()) == "GNU Go does not play tic_tac_toe"
     monkeypatch.setenv("PATH", "")
-    assert "not on PATH: install GNU Go" in (why_absent("gnugo:1", "go(size=9)") or "")
+    assert "not on PATH: install GNU Go" in (why_absent("gnugo:1", "go(size=9)", ()) or "")
 
 
 async def test_an_anchor_that_cannot_play_is_refused() -> None:
@@ -166,6 +160,33 @@ async def test_a_program_from_outside(habit: str, remark: str | None) -> None:
         elif color == 0:  # the program answers the opening
             assert game.remark is not None
             assert game.remark.startswith(remark)
+
+
+async def test_a_program_that_ends_is_started_once_more_for_its_move(tmp_path: Path) -> None:
+    """It is told the game so far."""
+    command = [sys.executable, str(ENGINE), "dies once", str(tmp_path / "died")]
+    async with AsyncExitStack() as programs:
+        outside = GtpPlayer("tic_tac_toe", command, ["clear_board"], programs, asyncio.Semaphore(1))
+        games = await played("tic_tac_toe", (RandomPlayer("tic_tac_toe", 1), outside), [[4, 0]])
+    assert [game.remark for game in games.values()] == [None] * 2
+    assert (tmp_path / "died").exists()
+
+
+async def test_a_program_that_ends_again_ends_the_match(tmp_path: Path) -> None:
+    script = f"echo >> {tmp_path}/began; read line; printf '=\\n\\n'; read line"
+    async with AsyncExitStack() as programs:
+        outside = GtpPlayer(
+            "tic_tac_toe", ["sh", "-c", script], ["clear_board"], programs, asyncio.Semaphore(1)
+        )
+        with pytest.raises(EngineGoneError, match="sh ended at 'genmove black'"):
+            await outside.choose((0, 0), [])
+    assert len((tmp_path / "began").read_text()) == 2
+
+
+async def test_gtp_sets_up_positions_of_go_only() -> None:
+    async with AsyncExitStack() as programs:
+        with pytest.raises(GtpError, match="GTP has no commands for a start position of tic_"):
+            await program("plays", programs, asyncio.Semaphore(1)).choose((0, 0), [], "x2/3/3 o")
 
 
 @pytest.mark.parametrize("habit", ["resigns", "babbles"])

@@ -62,16 +62,17 @@ def match(
 ) -> None:
     """Play a test match between two players. Never promotes a model.
 
-    Players are models (12), models in one precision (12/int8), and the anchors random, search and
-    gnugo:LEVEL. If one player names a precision, a version without one means fp32. The running
-    evaluator plays the games between its other matches, at rating.num_simulations. For a stopped
-    run, an evaluator is started until the games are played, unless --no-wait is given. Repeat the
-    command to resume a match or to show its games; a larger number of games adds to those played.
-    A match that the evaluator cannot play is skipped, with the reason; repeating the command tries
-    it again. Openings are random unless --openings names a book; each of its positions is played
-    twice, in the order of the file. A match with another book is another match. If
-    ZEROFLEET_DATABASE_URL is set, as in the containers of a fleet, the run is that
-    fleet's. The command needs the evaluator's rights, so run it in the evaluator's container.
+    Players are models (12), models in one precision (12/int8), and the anchors random, search,
+    gnugo:LEVEL, uci:PROGRAM?OPTION=VALUE and gtp:COMMAND. ZEROFLEET_ENGINES of a running evaluator
+    must allow the programs of the last two. If one player names a precision, a version without one
+    means fp32. The running evaluator plays the games between its other matches, at
+    rating.num_simulations. For a stopped run, an evaluator is started until the games are played,
+    unless --no-wait is given. Repeat the command to resume a match or to show its games; a larger
+    number of games adds to those played. A match that the evaluator cannot play is skipped, with
+    the reason; repeating the command tries it again. Openings are random unless --openings names a
+    book; each of its positions is played twice, in the order of the file. A match with another book
+    is another match. If ZEROFLEET_DATABASE_URL is set, as in the containers of a fleet, the run is
+    that fleet's. The command needs the evaluator's rights, so run it in the evaluator's container.
     """
     from zerofleet.config import load_run
     from zerofleet.local.stores import joined
@@ -97,7 +98,7 @@ def match(
         url, redis_url = running.database_urls["evaluator"], running.redis_url
         evaluator = None
         if running.inference_address is None and wait:
-            evaluator = partial(evaluating, folder, running)
+            evaluator = partial(evaluating, folder, running, _programs(names))
         _play(run, names, games, url, wait, redis_url, evaluator, book)
 
 
@@ -114,16 +115,23 @@ def player_names(player: str, opponent: str) -> tuple[str, str]:
     Raises:
         ConfigError: a name is not a player's, or both are the same.
     """
-    from zerofleet.config import ANCHOR
+    from zerofleet.config import ANCHORS, check_anchor
     from zerofleet.database import ModelName
 
-    for name in (player, opponent):
-        if ModelName.of(name) is None and ANCHOR.fullmatch(name) is None:
+    models = [ModelName.of(name) for name in (player, opponent)]
+    for name, model in zip((player, opponent), models, strict=True):
+        try:
+            if model is None:
+                check_anchor(name)
+        except ValueError as error:
+            if name.startswith(("uci:", "gtp:")):
+                raise ConfigError(str(error)) from error
             raise ConfigError(
                 f"'{name}' is not a player: give a version (12), a version in one precision "
-                "(12/fp32, 12/int8, 12/fp16), random, search, or gnugo:1 to gnugo:10"
-            )
-    if "/" in player or "/" in opponent:  # either may be answered in that very precision
+                f"(12/fp32, 12/int8, 12/fp16), {ANCHORS}"
+            ) from error
+    if any(model is not None and model.precision for model in models):
+        # either may be answered in that very precision
         player, opponent = (f"{n}/fp32" if n.isdecimal() else n for n in (player, opponent))
     if player == opponent:
         raise ConfigError(f"'{player}' cannot play against itself: name another opponent")
@@ -155,7 +163,7 @@ def _play(
         games = 2 * len(book)
         echo(f"the opening book has {len(book)} positions, enough for {games} games", err=True)
 
-    _check_gnugo(names, run.game.name)
+    _check_anchors(names, run.game.name)
     with Database(url, pool_size=1) as database:
         database.wait_ready(5.0)
         for name in names:
@@ -176,15 +184,21 @@ def _play(
             )
 
 
-def _check_gnugo(names: tuple[str, str], game: str) -> None:
-    from zerofleet.games.go import is_go
+def _check_anchors(names: tuple[str, str], game: str) -> None:
+    from zerofleet.match.anchors import why_unsuited
 
     for name in names:
-        if name.startswith("gnugo") and not is_go(game):
-            raise ConfigError(
-                f"'{name}' plays only Go, and the game of this run is {game}: name a model's "
-                "version, random or search"
-            )
+        reason = why_unsuited(name, game)
+        if reason is not None:
+            raise ConfigError(f"{reason}, so '{name}' cannot play: name another player")
+
+
+def _programs(names: tuple[str, str]) -> list[str]:
+    """Return the commands of anchors, which the evaluator of this command may start."""
+    from zerofleet.config import EngineName
+
+    engines = (EngineName.of(name) for name in names)
+    return [engine.command for engine in engines if engine is not None]
 
 
 def _open(

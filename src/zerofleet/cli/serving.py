@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import re
 import time
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator, Sequence
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -117,8 +117,15 @@ def serving(folder: DataFolder, program: str) -> Generator[str]:
 
 
 @contextlib.contextmanager
-def evaluating(folder: DataFolder, running: Running) -> Generator[Callable[[], None]]:
+def evaluating(
+    folder: DataFolder, running: Running, engines: Sequence[str] = ()
+) -> Generator[Callable[[], None]]:
     """Run an evaluator that plays only a stopped run's test matches, and inference for it.
+
+    Args:
+        folder: the run's data folder.
+        running: its stores.
+        engines: commands that anchors may start, in addition to ``ZEROFLEET_ENGINES``.
 
     Yields:
         A function that raises ``ConfigError`` when one of them has ended.
@@ -131,7 +138,7 @@ def evaluating(folder: DataFolder, running: Running) -> Generator[Callable[[], N
     point_at_best(folder, running)
     with _lone_inference(folder, running) as (address, inference):
         echo("starting an evaluator", err=True)
-        program = _programs(folder, running, address).trials()
+        program = _programs(folder, running, address).trials(engines)
         process = start_child(program.arguments, program.environment, program.log)
 
         def check() -> None:

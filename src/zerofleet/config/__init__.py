@@ -14,6 +14,7 @@ A key is a field of its section, and the field's default is the only one:
 ``docs/reference/run-file.md``, which lists all keys with their defaults, is made from these fields.
 """
 
+from zerofleet.config.anchor_names import ANCHORS, EngineName, check_anchor
 from zerofleet.config.fit import check_messages, check_policy_head, check_sizes
 from zerofleet.config.load import (
     find_run_file,
@@ -25,7 +26,6 @@ from zerofleet.config.load import (
 from zerofleet.config.overrides import SET_VARIABLE, Overrides, near_key
 from zerofleet.config.process_settings import ENV_PREFIX, INITIAL_WEIGHTS, ProcessSettings
 from zerofleet.config.run import (
-    ANCHOR,
     EvaluatorSection,
     ExamSection,
     GoalSection,
@@ -46,10 +46,11 @@ from zerofleet.config.training import (
 )
 
 __all__ = [
-    "ANCHOR",
+    "ANCHORS",
     "ENV_PREFIX",
     "INITIAL_WEIGHTS",
     "SET_VARIABLE",
+    "EngineName",
     "EvaluatorSection",
     "ExamSection",
     "GameSection",
@@ -69,6 +70,7 @@ __all__ = [
     "Section",
     "SelfplaySection",
     "TrainerSection",
+    "check_anchor",
     "check_messages",
     "check_policy_head",
     "check_sizes",

@@ -80,6 +80,9 @@ class ProcessSettings(BaseSettings):
     """Name of this process in records and heartbeats. Unset: host name and process id."""
     trials_only: bool = False
     """Let the evaluator play only test matches (``zerofleet match``). It promotes no model."""
+    engines: str = ""
+    """Programs that the evaluator may start for the anchors ``uci:`` and ``gtp:``. Each is written
+    as in the anchor's name, and a semicolon separates two: ``stockfish;gnugo --mode gtp``."""
     reflection: bool = False
     """Offer gRPC server reflection."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
@@ -89,6 +92,12 @@ class ProcessSettings(BaseSettings):
     def worker_name(self) -> str:
         """The name of this process in records, leases and heartbeats."""
         return self.worker or f"{socket.gethostname()}-{os.getpid()}"
+
+    @property
+    def allowed_engines(self) -> frozenset[str]:
+        """The commands of ``engines``."""
+        commands = (command.strip() for command in self.engines.split(";"))
+        return frozenset(command for command in commands if command)
 
     _stores: ClassVar[Mapping[str, str]] = {"database": _DATABASE_URL, "redis": _REDIS_URL}
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal, Self
@@ -17,6 +16,7 @@ from pydantic import (
     model_validator,
 )
 
+from zerofleet.config.anchor_names import check_anchor
 from zerofleet.config.presets import PRESETS, merge
 from zerofleet.config.section import BASIC, RunFileTable, Section
 from zerofleet.config.selfplay import GameSection, ResignSection, SearchSection, SelfplaySection
@@ -27,12 +27,9 @@ from zerofleet.config.training import (
     TrainerSection,
 )
 from zerofleet.prediction import Precision, VariantPrecision
-from zerofleet.printable import shortened
 
 EACH_KEY_ALONE = {"conflicts": False}
 """Context of a validation that leaves out the checks of several keys."""
-ANCHOR = re.compile(r"random|search|gnugo:([1-9]|10)")
-"""Names of opponents that never change."""
 
 
 def _each_once(value: tuple[VariantPrecision, ...]) -> tuple[VariantPrecision, ...]:
@@ -115,10 +112,7 @@ class ScalingSection(Section):
 
 def _all_known(anchors: tuple[str, ...]) -> tuple[str, ...]:
     for name in anchors:
-        if ANCHOR.fullmatch(name) is None:
-            raise ValueError(
-                f"'{shortened(name)}' is not an anchor: give random, search, or gnugo:1 to gnugo:10"
-            )
+        check_anchor(name)
     return anchors
 
 
@@ -170,7 +164,9 @@ class RatingSection(Section):
         default=("random", "search"), json_schema_extra=BASIC
     )
     """Fixed opponents. ``random`` plays at random. ``search`` is PUCT without a network (equal
-    priors, value 0). ``gnugo:LEVEL`` plays Go, if the program gnugo is on PATH."""
+    priors, value 0). ``gnugo:LEVEL`` plays Go, if the program gnugo is on PATH.
+    ``uci:PROGRAM?OPTION=VALUE`` and ``gtp:COMMAND`` are other programs, which ``ZEROFLEET_ENGINES``
+    of the evaluator must allow."""
     num_simulations: int = Field(default=100, ge=1)
     """Simulations for each move of a rating game."""
     openings: tuple[str, ...] = ()

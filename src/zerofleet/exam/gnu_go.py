@@ -20,8 +20,9 @@ from zerofleet.database import MatchGame
 from zerofleet.errors import ConfigError
 from zerofleet.games import State
 from zerofleet.games.go import GoRules
-from zerofleet.match.anchors import GtpPlayer, gnugo_command, go_setup, why_absent
+from zerofleet.match.anchors import why_absent
 from zerofleet.match.play_match import PairQueue, SearchPlayer, draw_openings, play_match
+from zerofleet.match.program_players import GtpPlayer, gnugo_command, go_setup
 from zerofleet.prediction import Predictor
 from zerofleet.search_configs import match_search
 
@@ -66,7 +67,7 @@ def check_gnu_go(game: str) -> None:
     Raises:
         ConfigError: it does not play this game, or is not installed.
     """
-    reason = why_absent("gnugo:1", game)
+    reason = why_absent("gnugo:1", game, ())
     if reason is not None:
         raise ConfigError(reason)
 

@@ -31,7 +31,7 @@ _untried = itertools.cycle(random.sample(_PORTS, len(_PORTS)))
 
 PROCESS_LOG_BYTES = 10 << 20
 """Size above which a log is moved to ``NAME.1``, in bytes."""
-_LAUNCH = Path(__file__).with_name("launch.py")
+_LAUNCH = Path(__file__).parents[1] / "launch.py"
 
 
 def free_port() -> int:

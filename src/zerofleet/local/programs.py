@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from zerofleet.config import SET_VARIABLE
@@ -175,10 +176,19 @@ class LocalPrograms:
         """Return the inference service alone, which is all that ``zerofleet play`` needs."""
         return self._program("inference")
 
-    def trials(self) -> Program:
-        """Return an evaluator that plays test matches of a stopped run, and promotes nothing."""
+    def trials(self, engines: Sequence[str] = ()) -> Program:
+        """Return an evaluator that plays test matches of a stopped run, and promotes nothing.
+
+        Args:
+            engines: commands that anchors may start, in addition to ``ZEROFLEET_ENGINES``.
+        """
         program = self._program("evaluator")
-        environment = {**program.environment, "ZEROFLEET_TRIALS_ONLY": "true"}
+        allowed = ";".join([os.environ.get("ZEROFLEET_ENGINES", ""), *engines])
+        environment = {
+            **program.environment,
+            "ZEROFLEET_TRIALS_ONLY": "true",
+            "ZEROFLEET_ENGINES": allowed,
+        }
         return replace(program, environment=environment)
 
     def page(self, *, run_is_stopped: bool) -> Program:

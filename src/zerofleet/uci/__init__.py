@@ -1,1 +1,1 @@
-"""The Universal Chess Interface (UCI): an engine for chess programs."""
+"""The Universal Chess Interface (UCI): an engine for chess programs, and a client of engines."""

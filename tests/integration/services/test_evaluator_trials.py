@@ -223,7 +223,7 @@ def test_a_game_with_few_openings_has_a_shorter_trial(make_fleet: Any) -> None:
         (("1", "1"), "'1' cannot play against itself"),
         (
             ("1", "gnugo:3"),
-            "'gnugo:3' plays only Go, and the game of this run is connect_",
+            "GNU Go does not play connect_four, so 'gnugo:3' cannot play: name another player",
         ),
         (("search", "random"), "the run 'tried' has never had an evaluator in this database"),
     ],

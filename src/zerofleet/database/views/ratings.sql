@@ -7,7 +7,7 @@ WITH played AS (
         m.kind AS played_for, p.at
     FROM matches AS m JOIN match_games AS p USING (match_id)
     -- A precision is not a separate player, and its games do not show the version's strength.
-    WHERE m.player !~ '/' AND m.opponent !~ '/'
+    WHERE m.player !~ '^[0-9]+/' AND m.opponent !~ '^[0-9]+/'
 )
 SELECT
     p.run, p.game_uid, p.first_player, p.second_player, p.played_for, g.result,

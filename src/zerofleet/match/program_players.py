@@ -1,0 +1,277 @@
+"""Players of a match that are programs of their own: GTP engines and UCI engines."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+
+import structlog
+
+from zerofleet.config import EngineName
+from zerofleet.engine_process import EngineError, EngineGoneError
+from zerofleet.games import State
+from zerofleet.games.chess import is_chess960
+from zerofleet.games.go import EMPTY, GoBoard, GoRules, is_go
+from zerofleet.games.notation import COLOURS
+from zerofleet.gtp.client import GtpClient
+from zerofleet.gtp.protocol import GtpError
+from zerofleet.match.play_match import ActionPlayer, GaveUp, Place, together
+from zerofleet.printable import printable, shortened
+from zerofleet.uci.chess_program import UciClient
+
+_log = structlog.get_logger()
+
+_ANSWER_SECONDS = 120.0
+
+
+def gnugo_command(level: int, rules: GoRules, *, resigns: bool = True) -> list[str] | None:
+    """Return the command of GNU Go for games under our rules; None if it is not installed.
+
+    Our rules count the area, take no stones off the board at the end and forbid every repeated
+    position. Therefore GNU Go plays Chinese rules, captures dead stones before it passes, and keeps
+    to positional superko. Its seed is fixed, so that the opening decides the game. It may resign a
+    game that it considers lost, unless ``resigns`` is false.
+    """
+    program = shutil.which("gnugo")
+    if program is None:
+        return None
+    suicide = "--allow-all-suicide" if rules.suicide else "--forbid-suicide"
+    options = ["--chinese-rules", "--capture-all-dead", "--positional-superko", suicide]
+    if not resigns:
+        options.append("--never-resign")
+    return [program, "--mode", "gtp", "--level", str(level), "--seed", "1", *options]
+
+
+def gtp_setup(game: str) -> list[str]:
+    """Return the commands that begin a game."""
+    return go_setup(GoRules.of(game)) if is_go(game) else ["clear_board"]
+
+
+def go_setup(rules: GoRules) -> list[str]:
+    """Return the commands that begin a game of Go."""
+    return [f"boardsize {rules.size}", f"komi {rules.komi:g}", "clear_board"]
+
+
+def set_up_commands(game: str, start: str) -> list[str]:
+    """Return the commands that set up a start position of Go, stone by stone.
+
+    Every chain has a liberty in the whole position, and no fewer before it, so that no stone on the
+    way is captured.
+
+    Raises:
+        GtpError: the game is another one, for which GTP has no such commands.
+    """
+    if not start:
+        return []
+    if not is_go(game):
+        raise GtpError(f"GTP has no commands for a start position of {game}")
+    state = State(game, [], start)
+    return [
+        f"play {COLOURS[owner]} {state.action_to_string(point)}"
+        for point, owner in enumerate(GoBoard(state).stones.tolist())
+        if owner != EMPTY
+    ]
+
+
+class GtpPlayer(ActionPlayer):
+    """A program that speaks the Go Text Protocol; each game has its own process.
+
+    Our rules decide. A move of the program that they forbid loses its game, and so does the refusal
+    of a move that they allow. A program that ends or hangs is started once more for its move.
+
+    Args:
+        command: the program and its arguments.
+        setup: commands that begin a game.
+        programs: ends all processes together.
+        thinking: limits how many programs choose an action at once, of this player and others.
+        timeout: seconds to wait for an answer.
+    """
+
+    def __init__(
+        self,
+        game: str,
+        command: Sequence[str],
+        setup: Sequence[str],
+        programs: AsyncExitStack,
+        thinking: asyncio.Semaphore,
+        timeout: float = _ANSWER_SECONDS,
+    ) -> None:
+        self._game = game
+        self._command = command
+        self._setup = setup
+        self._timeout = timeout
+        self._clients: list[GtpClient] = []
+        self._games: dict[Place, tuple[GtpClient, list[int]]] = {}
+        self._thinking = thinking
+        programs.push_async_callback(self._end)
+
+    async def choose(self, place: Place, actions: Sequence[int], start: str = "") -> int | GaveUp:
+        """Return the program's move.
+
+        Raises:
+            EngineGoneError: it does not start, or twice ended or did not answer.
+            GtpError: it refuses the commands that begin a game, or loses before the first action,
+                which no record can hold.
+        """
+        async with self._thinking:
+            try:
+                return await self._choose(place, actions, start)
+            except EngineGoneError as error:
+                if place not in self._games:
+                    raise
+                _log.warning("engine_restarted", reason=str(error))
+                client, _ = self._games.pop(place)
+                await client.end()
+            return await self._choose(place, actions, start)
+
+    async def _choose(self, place: Place, actions: Sequence[int], start: str) -> int | GaveUp:
+        client, known = await self._program(place, start)
+        state = State(self._game, actions, start)
+        refusal = await self._tell(client, known, state, actions)
+        if refusal is not None:
+            return GaveUp(refusal)
+        move = await client.send(f"genmove {COLOURS[state.to_play]}")
+        if move.lower() == "resign":
+            return self._gave_up(actions)
+        action, reason = _legal_action(state, move)
+        if action is None:
+            return self._gave_up(actions, reason)
+        known.append(action)
+        return action
+
+    def _gave_up(self, actions: Sequence[int], remark: str | None = None) -> GaveUp:
+        if not actions:
+            how = remark or "resigned"
+            raise GtpError(f"{self._command[0]} lost before the first action: {how}")
+        return GaveUp(remark)
+
+    async def _program(self, place: Place, start: str) -> tuple[GtpClient, list[int]]:
+        """Return the process of a game, and the actions that it knows."""
+        if place not in self._games:
+            client = GtpClient(self._command, timeout=self._timeout)
+            await client.start()
+            self._clients.append(client)
+            for command in (*self._setup, *set_up_commands(self._game, start)):
+                await client.send(command)
+            self._games[place] = client, []
+        return self._games[place]
+
+    async def _tell(
+        self, client: GtpClient, known: list[int], state: State, actions: Sequence[int]
+    ) -> str | None:
+        """Play the actions that the program does not know; return the refusal of one, if any."""
+        last = len(actions) + state.to_play  # has the parity of the player who moved first
+        for ply in range(len(known), len(actions)):
+            move = state.action_to_string(actions[ply])
+            try:
+                await client.send(f"play {COLOURS[(ply + last) % 2]} {move}")
+            except GtpError as error:
+                return f"forfeit at ply {ply}: refused {move}: {error}"
+            known.append(actions[ply])
+        return None
+
+    async def _end(self) -> None:
+        # together, so that many slow programs take no longer than one
+        await together(*(client.end() for client in self._clients))
+
+
+class UciPlayer(ActionPlayer):
+    """A chess program that speaks the Universal Chess Interface.
+
+    Each move is a search of its own with empty hash tables. Therefore a few processes play all
+    games, and the number of games at once does not change the program's strength. Our rules decide:
+    a move that they forbid loses its game. A program that ends or hangs is started once more for
+    its move.
+
+    Args:
+        game: chess, with any rules.
+        engine: the program, its options and the limits of its searches.
+        programs: ends all processes together.
+        thinking: limits how many programs choose an action at once, of this player and others.
+        timeout: seconds to wait for an answer, in addition to the limits.
+    """
+
+    def __init__(
+        self,
+        game: str,
+        engine: EngineName,
+        programs: AsyncExitStack,
+        thinking: asyncio.Semaphore,
+        timeout: float = _ANSWER_SECONDS,
+    ) -> None:
+        self._game = game
+        self._command = engine.arguments
+        self._options = list(engine.options)
+        if is_chess960(game):
+            self._options.append(("UCI_Chess960", "true"))
+        self._limits = " ".join(f"{key} {number}" for key, number in engine.limits)
+        self._timeout = timeout
+        self._move_timeout = timeout + dict(engine.limits).get("movetime", 0) / 1000
+        self._clients: list[UciClient] = []
+        self._idle: list[UciClient] = []
+        self._thinking = thinking
+        programs.push_async_callback(self._end)
+
+    async def choose(self, place: Place, actions: Sequence[int], start: str = "") -> int | GaveUp:
+        """Return the program's move.
+
+        Raises:
+            EngineGoneError: it does not start, or twice ended or did not answer.
+            EngineError: it has no such option, or loses before the first action, which no record
+                can hold.
+        """
+        state = State(self._game, actions, start)
+        async with self._thinking:
+            client = self._idle.pop() if self._idle else await self._started()
+            position = self._position(actions, start)
+            try:
+                move = await client.best_move(position, self._limits, self._move_timeout)
+            except EngineGoneError as error:
+                _log.warning("engine_restarted", reason=str(error))
+                await client.end()
+                client = await self._started()
+                move = await client.best_move(position, self._limits, self._move_timeout)
+            self._idle.append(client)
+        action, reason = _legal_action(state, move)
+        if action is not None:
+            return action
+        if not actions:
+            raise EngineError(f"{self._command[0]} lost before the first action: {reason}")
+        return GaveUp(reason)
+
+    def _position(self, actions: Sequence[int], start: str) -> str:
+        """Return the arguments of UCI's ``position``."""
+        state = State(self._game, start=start)
+        where = f"fen {state.setup_text()}" if start or is_chess960(self._game) else "startpos"
+        moves: list[str] = []
+        for action in actions:
+            moves.append(state.action_to_string(action))
+            state.apply(action)
+        return f"{where} moves {' '.join(moves)}" if moves else where
+
+    async def _started(self) -> UciClient:
+        """Start a process that is ready to play."""
+        client = UciClient(self._command, timeout=self._timeout)
+        await client.start()
+        self._clients.append(client)
+        await client.prepare(self._options)
+        return client
+
+    async def _end(self) -> None:
+        await together(*(client.end() for client in self._clients))
+
+
+def _legal_action(state: State, move: str) -> tuple[int | None, str | None]:
+    """Return the action of a program's move; or None, and why it forfeits the game."""
+    words = printable(shortened(move))
+    try:
+        action = state.string_to_action(move)
+    except ValueError:
+        return None, f"forfeit at ply {state.ply}: '{words}' is not a move"
+    try:
+        state.copy().apply(action)
+    except ValueError as error:
+        return None, f"forfeit at ply {state.ply}: {words} is illegal here: {error}"
+    return action, None
