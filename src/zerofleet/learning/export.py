@@ -11,8 +11,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.onnx.errors import OnnxExporterError
 from zerofleet_core import GameSpec, State
 
+from zerofleet.errors import IncompatibleModelError
 from zerofleet.learning.network import PolicyValueNet
 from zerofleet.models.check import Golden
 from zerofleet.models.graph import OPSET, check_graph
@@ -31,6 +33,7 @@ class _Exported(nn.Module):
         return policy_logits.half(), value
 
 
+EXPORTED_POSITIONS = 5
 GOLDEN_POSITIONS = 64  # from random play, and the same number of random bits
 
 
@@ -53,7 +56,7 @@ def export_onnx(
         IncompatibleModelError: the exporter wrote an operator that the allow-list does not contain.
     """
     training = network.training
-    example = torch.zeros(2, observation_bytes, dtype=torch.uint8)
+    example = torch.zeros(EXPORTED_POSITIONS, observation_bytes, dtype=torch.uint8)
     file = io.BytesIO()
     try:
         with warnings.catch_warnings():
@@ -61,6 +64,7 @@ def export_onnx(
             # 2.6. Torch is pinned, so the warning about its removal is irrelevant.
             warnings.filterwarnings("ignore", category=DeprecationWarning, module=r"torch\.onnx")
             warnings.filterwarnings("ignore", r".*legacy TorchScript.*", DeprecationWarning)
+            torch._C._jit_set_onnx_log_enabled(False)  # pyright: ignore
             # Torch's annotations omit that this exporter accepts an open file.
             cast("Any", torch.onnx).export(
                 _Exported(network.eval()),
@@ -70,8 +74,10 @@ def export_onnx(
                 opset_version=OPSET,
                 input_names=[OBSERVATION],
                 output_names=[POLICY_LOGITS, VALUE],
-                dynamic_axes={name: {0: "batch"} for name in (OBSERVATION, POLICY_LOGITS, VALUE)},
             )
+    except OnnxExporterError as error:
+        reason = str(error).partition("\n")[0]
+        raise IncompatibleModelError(f"the network cannot be exported: {reason}") from error
     finally:
         network.train(training)
     model_bytes = _finish(file.getvalue(), metadata)
@@ -81,9 +87,12 @@ def export_onnx(
 
 def _finish(model_bytes: bytes, metadata: Mapping[str, str]) -> bytes:
     """Check the file with ONNX's own checker and add the metadata."""
-    import onnx  # here: 0.1 CPU-seconds that a trainer need not spend before it exports
+    # Imported here: 0.1 CPU-seconds that a trainer need not spend before it exports.
+    import onnx
 
-    model = onnx.load_model_from_string(model_bytes)
+    from zerofleet.learning.exported_graph import settle
+
+    model = settle(onnx.load_model_from_string(model_bytes))
     onnx.helper.set_model_props(model, dict(metadata))
     cast("Any", onnx.checker).check_model(model)
     return model.SerializeToString()
