@@ -208,12 +208,12 @@ published.recorded()
 
 def test_publication_killed_at_every_point(trainer: TrainerProcess) -> None:
     """A row without a loadable file: never. The same publication afterwards: always."""
-    from zerofleet.learning import PolicyValueNet, export_onnx
+    from zerofleet.learning import export_onnx, make_network
     from zerofleet.learning.export import golden_answers, golden_observations
 
     game = spec("tic_tac_toe")
     run = load_run(trainer.folder / "run.toml")
-    network = PolicyValueNet(game, run.network, seed=1).eval()
+    network = make_network(game, run.network, seed=1).eval()
     golden = golden_answers(network, golden_observations(game))
     (trainer.folder / "golden").write_bytes(golden.to_bytes())
     exported = export_onnx(network, game.observation_bytes, {"version": "1"})

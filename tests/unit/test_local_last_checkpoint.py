@@ -10,7 +10,7 @@ from zerofleet import games
 from zerofleet.config import RunConfig, run_from_values
 from zerofleet.config.fit import network_weights
 from zerofleet.errors import ConfigError
-from zerofleet.learning import PolicyValueNet
+from zerofleet.learning import make_network
 from zerofleet.learning.learner import Learner
 from zerofleet.local.start import LastCheckpoint
 from zerofleet.services.trainer.checkpoints import CheckpointFolder, TrainerState
@@ -125,5 +125,5 @@ def test_damaged_checkpoints_are_passed_over(tmp_path: Path) -> None:
 def test_the_weights_of_a_large_network_are_estimated(policy_head: str) -> None:
     spec = games.spec("go(size=9)")
     network = run({"blocks": 9, "channels": 96, "policy_head": policy_head}).network
-    weights = sum(each.numel() for each in PolicyValueNet(spec, network).parameters())
+    weights = sum(each.numel() for each in make_network(spec, network).parameters())
     assert network_weights(network, spec) == pytest.approx(weights, rel=0.02)

@@ -258,9 +258,13 @@ class RunConfig(RunFileTable):
     ) -> Self:
         if isinstance(values.get("game"), str):
             values = {**values, "game": {"name": values["game"]}}
+        if isinstance(values.get("network"), str):
+            values = {**values, "network": {"name": values["network"]}}
         preset = values.get("preset")
         # The field's own check reports an unknown preset.
         base = PRESETS.get(preset, {}) if isinstance(preset, str) else {}
+        if str(values.get("network", {})).find("python:") >= 0:
+            base = {section: keys for section, keys in base.items() if section != "network"}
         run = handler(merge(base, values))
         if info.context != EACH_KEY_ALONE:
             found = [conflict.message for conflict in conflicts(run, values)]

@@ -3,16 +3,30 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, cast
 
-from pydantic import AfterValidator, Field
+from pydantic import (
+    AfterValidator,
+    Field,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
 
 from zerofleet.config.section import BASIC, Section
 
 
 class NetworkSection(Section):
-    """``[network]``: the residual network with the papers' two heads."""
+    """``[network]``: the residual network with the papers' two heads, or a class of your own.
 
+    ``network = "python:MODULE:CLASS"`` names a class derived from ``zerofleet.network.Network``;
+    the section's other keys are then the fields of its ``Options``.
+    """
+
+    name: str = Field(default="residual", json_schema_extra=BASIC)
+    """``residual``, or ``python:MODULE:CLASS`` for a network of your own."""
+    options: dict[str, Any] = Field(default={}, exclude=True)
+    """Keys of a network of your own."""
     blocks: int = Field(default=4, ge=0, le=512, json_schema_extra=BASIC)
     """Number of residual blocks. More blocks learn more from a position and cost more time."""
     channels: int = Field(default=48, ge=1, le=4096, json_schema_extra=BASIC)
@@ -39,6 +53,27 @@ class NetworkSection(Section):
     section 3.3). Switch it on for boards of 9x9 and more."""
     squeeze_excitation: bool = False
     """Let each block scale its filters by a summary of the whole board (Hu et al. 2018)."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _keys_of_own_class(cls, values: object) -> object:
+        """Collect the keys of a network of one's own, whose class says which it has."""
+        if not isinstance(values, dict):
+            return values
+        given = cast("dict[str, Any]", values)
+        if not str(given.get("name", "")).startswith("python:"):
+            return given
+        options = {key: each for key, each in given.items() if key not in ("name", "options")}
+        return {"name": given["name"], "options": {**given.get("options", {}), **options}}
+
+    @model_serializer(mode="wrap")
+    def _flat(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return {"name": self.name, **self.options} if self.is_own else handler(self)
+
+    @property
+    def is_own(self) -> bool:
+        """Whether a class of your own is the network."""
+        return self.name.startswith("python:")
 
 
 def _ascending(steps: tuple[int, ...]) -> tuple[int, ...]:
@@ -108,6 +143,9 @@ class TrainerSection(Section):
     final_score_weight: float = Field(default=0.0, ge=0)
     """Loss weight of an auxiliary head that predicts the final lead, in sides of the board, by
     Huber loss; 0: no head. It applies to the same games as ``final_planes_weight``."""
+    loss_weights: dict[str, Annotated[float, Field(ge=0)]] = Field(default={})
+    """Weights of the losses of a network of your own, by name, such as
+    ``loss_weights = {moves_left = 0.1}``. A loss that is not named has the weight 1."""
     window_games: int = Field(default=500_000, ge=1)
     """Size of the replay window in games: training samples from this many of the newest games."""
     window_positions: int = Field(default=1_000_000, ge=1, json_schema_extra=BASIC)
@@ -188,6 +226,11 @@ class TrainerSection(Section):
             "final_score": self.final_score_weight,
         }
         return {name: weight for name, weight in weights.items() if weight > 0}
+
+    @property
+    def weights_of_losses(self) -> dict[str, float]:
+        """Weight of each loss by its name; 1 for names that are not in it."""
+        return {"value": self.value_loss_weight, **self.auxiliary_weights, **self.loss_weights}
 
     @property
     def drawn_targets(self) -> list[str]:

@@ -15,21 +15,21 @@ from torch.onnx.errors import OnnxExporterError
 from zerofleet_core import GameSpec, State
 
 from zerofleet.errors import IncompatibleModelError
-from zerofleet.learning.network import PolicyValueNet
 from zerofleet.models.check import Golden
 from zerofleet.models.graph import OPSET, check_graph
+from zerofleet.network import Network
 from zerofleet.prediction import OBSERVATION, POLICY_LOGITS, VALUE
 
 
 class _Exported(nn.Module):
     """The network with the outputs of the wire: half-precision logits."""
 
-    def __init__(self, network: PolicyValueNet) -> None:
+    def __init__(self, network: Network) -> None:
         super().__init__()
         self.network = network
 
     def forward(self, observations: Tensor) -> tuple[Tensor, Tensor]:
-        policy_logits, value = self.network(observations)
+        policy_logits, value = self.network.predict(observations)
         return policy_logits.half(), value
 
 
@@ -37,9 +37,7 @@ EXPORTED_POSITIONS = 5
 GOLDEN_POSITIONS = 64  # from random play, and the same number of random bits
 
 
-def export_onnx(
-    network: PolicyValueNet, observation_bytes: int, metadata: Mapping[str, str]
-) -> bytes:
+def export_onnx(network: Network, observation_bytes: int, metadata: Mapping[str, str]) -> bytes:
     """Write the network, in evaluation mode, as an ONNX model with a free batch dimension.
 
     Batch normalisation is folded into the convolutions. Input and outputs are described in
@@ -105,11 +103,11 @@ def golden_observations(spec: GameSpec, seed: int = 0) -> NDArray[np.uint8]:
     return np.concatenate([played, generator.integers(0, 256, played.shape, np.uint8)])
 
 
-def golden_answers(network: PolicyValueNet, observations: NDArray[np.uint8]) -> Golden:
+def golden_answers(network: Network, observations: NDArray[np.uint8]) -> Golden:
     """Compute torch's answers to the golden positions, on the CPU and in evaluation mode."""
     with torch.no_grad():
         inputs = torch.from_numpy(observations)  # pyright: ignore[reportUnknownMemberType]
-        policy_logits, value = network(inputs)
+        policy_logits, value = network.predict(inputs)
     return Golden(observations, policy_logits.numpy(), value.numpy())
 
 

@@ -111,7 +111,7 @@ class _Settling:
         arrays = [self._array(name) for name in node.input if name]
         if not arrays or any(each is None for each in arrays):
             return False
-        named = {name: each for name, each in zip(filter(None, node.input), arrays, strict=True)}
+        named = dict(zip(filter(None, node.input), arrays, strict=True))
         outputs = cast("Any", ReferenceEvaluator(node)).run(None, named)
         for name, output in zip(node.output, outputs, strict=True):
             self._keep(name, np.asarray(output))
