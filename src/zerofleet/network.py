@@ -1,4 +1,4 @@
-"""Base class of networks, for those of your own too.
+"""Base class of all networks: ours, and the ones that you write.
 
 A run file names a class with ``network = "python:MODULE:CLASS"``. Only the trainer imports it: it
 exports each model to ONNX, and all other services see nothing else. ``zerofleet check-network``
@@ -105,15 +105,15 @@ class Outputs(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Targets:
-    """What the outputs of a batch are compared with, all float32."""
+    """Targets of a batch, which its outputs are compared with, all float32."""
 
     policy: Tensor
     """``[batch, num_actions]``, the search's policy (pi)."""
     value: Tensor
     """``[batch]``, result or lambda-return for the player to move, in [-1, 1] (z)."""
     named: Mapping[str, Tensor]
-    """Those of ``Shapes.targets`` that the replay buffer provides, each ``[batch, numbers]``. They
-    are NaN for a position without the target."""
+    """The part of ``Shapes.targets`` that the replay buffer provides, each ``[batch, numbers]``. A
+    position without the target has NaN."""
 
 
 class Network(nn.Module):

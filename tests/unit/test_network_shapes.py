@@ -53,7 +53,7 @@ def shape_table(board: Board, network: NetworkSection) -> list[Row]:
                 )
         planes, height, width = board.observation_shape
         packed = -(-planes * height * width // 8)
-        built(torch.zeros(BATCH, packed, dtype=torch.uint8))
+        built.predict(torch.zeros(BATCH, packed, dtype=torch.uint8))
     return rows
 
 

@@ -58,11 +58,9 @@ class NetworkSection(Section):
     @classmethod
     def _keys_of_own_class(cls, values: object) -> object:
         """Collect the keys of a network of one's own, whose class says which it has."""
-        if not isinstance(values, dict):
+        if not is_own_network(values):
             return values
         given = cast("dict[str, Any]", values)
-        if not str(given.get("name", "")).startswith("python:"):
-            return given
         options = {key: each for key, each in given.items() if key not in ("name", "options")}
         return {"name": given["name"], "options": {**given.get("options", {}), **options}}
 
@@ -74,6 +72,14 @@ class NetworkSection(Section):
     def is_own(self) -> bool:
         """Whether a class of your own is the network."""
         return self.name.startswith("python:")
+
+
+def is_own_network(values: object) -> bool:
+    """Return whether the values of ``[network]`` name a class of one's own."""
+    if isinstance(values, NetworkSection):
+        return values.is_own
+    name = cast("dict[str, object]", values).get("name") if isinstance(values, dict) else None
+    return isinstance(name, str) and name.startswith("python:")
 
 
 def _ascending(steps: tuple[int, ...]) -> tuple[int, ...]:

@@ -4,9 +4,9 @@ Architecture and loss follow AlphaGo Zero (Silver et al., Nature 550, 2017, Meth
 architecture" and "Optimisation"). Pooled blocks, auxiliary heads, the average of weights and the
 scaled loss are options.
 
-- ``build``: the network that a run file names, on top of ``zerofleet.network``; ``residual``: our
-  tower, heads and auxiliary heads; ``loss``: losses of the auxiliary heads; ``optimizer``: SGD with
-  momentum, AdamW, Muon, and the average of weights.
+- ``build``: the network that a run file names; ``residual``: our tower, heads and auxiliary heads.
+- ``loss``: losses of the auxiliary heads; ``optimizer``: SGD with momentum, AdamW, Muon, and the
+  average of weights.
 - ``learner``: gradient steps, and their precision; ``measurement``: a network's quality of
   prediction.
 - ``window``: the recent games, read in commit order, with a validation set, and the train bucket:

@@ -27,7 +27,7 @@ def make_network(
         game: sizes of the game.
         section: the ``[network]`` section of the run file.
         seed: seed of the first weights, which depend on nothing else.
-        targets: targets in addition to policy and value; those that the game does not have are
+        targets: targets in addition to policy and value. A target that the game does not have is
             ignored.
 
     Raises:
@@ -110,15 +110,17 @@ def check_outputs(network: Network, observations: Tensor) -> None:
             with torch.no_grad():
                 outputs = network.train(mode).outputs(observations)
         except Exception as error:
+            given = (positions, *shapes.observation_shape)
             raise ConfigError(
-                f"{name}.forward(planes) fails for planes {[positions, *shapes.observation_shape]}: "
-                f"{type(error).__name__}: {error}"
+                f"{name}.forward(planes) fails for planes {given}: {type(error).__name__}: {error}"
             ) from error
         wanted = (positions, shapes.num_actions)
         _check_tensor(f"{name}.forward: policy logits", outputs.policy_logits, [wanted])
         _check_tensor(f"{name}.forward: value", outputs.value, [(positions,), (positions, 3)])
         if outputs.value.dim() == 1 and outputs.value.abs().max() > 1:
-            raise ConfigError(f"{name}.forward: values must be in [-1, 1]: take tanh of the last layer")
+            raise ConfigError(
+                f"{name}.forward: values must be in [-1, 1]: take tanh of the last layer"
+            )
     network.train()
 
 
@@ -129,7 +131,8 @@ def _check_tensor(label: str, found: object, shapes: list[tuple[int, ...]]) -> N
     if tuple(found.shape) not in shapes:
         raise ConfigError(f"{label}: must have the shape {wanted}, not {list(found.shape)}")
     if found.dtype != torch.float32:
-        raise ConfigError(f"{label}: must be float32, not {str(found.dtype).removeprefix('torch.')}")
+        kind = str(found.dtype).removeprefix("torch.")
+        raise ConfigError(f"{label}: must be float32, not {kind}")
     if not bool(found.isfinite().all()):
         raise ConfigError(f"{label}: holds numbers that are not finite before any training")
 

@@ -55,8 +55,10 @@ def check_network(run: RunConfig, say: Callable[[str], object]) -> None:
     learner = Learner(spec, run)
     network = learner.network
     weights = sum(each.numel() for each in network.parameters())
-    say(f"{run.network.name}: {weights:,} weights; training takes "
-        f"{weights * _TRAINED_BYTES / 1e6:,.1f} MB for them")
+    say(
+        f"{run.network.name}: {weights:,} weights; training takes "
+        f"{weights * _TRAINED_BYTES / 1e6:,.1f} MB for them"
+    )
     batch = _batch(spec, network)
     check_outputs(network, torch.from_numpy(batch[0]))  # pyright: ignore[reportUnknownMemberType]
     say("outputs: shapes and types are right, all numbers are finite")

@@ -259,8 +259,8 @@ class ResidualNetwork(Network):
         planes = self.tower(planes)
         policy_logits, outcome = self.policy_head(planes), self.value_head(planes)
         value = outcome.squeeze(1).tanh() if self.tells_value else outcome
-        has_more = self.training and self.auxiliary is not None
-        return Outputs(policy_logits, value, self.auxiliary(planes) if has_more else {})
+        heads = self.auxiliary if self.training else None
+        return Outputs(policy_logits, value, {} if heads is None else heads(planes))
 
     def losses(self, outputs: Outputs, targets: Targets) -> dict[str, Tensor]:
         """Return the losses of policy, value and each further target."""

@@ -71,12 +71,12 @@ def _axes(tensor: Tensor) -> int:
 
 def _aligned(inputs: Sequence[Tensor], axes: int) -> list[tuple[int, ...]]:
     """Return the shapes, to which constants get axes of size 1 in front."""
-    for tensor in inputs:
-        fits = _axes(tensor) == axes or (tensor.constant and _axes(tensor) < axes)
-        _need(fits, "its inputs have different numbers of axes")
     computed = [tensor for tensor in inputs if not tensor.constant]
     # A constant of more axes would meet the batch's.
     _need(any(_axes(each) == axes for each in computed), "a constant meets the axis of the batch")
+    _need(
+        all(_axes(each) == axes for each in computed), "its inputs have different numbers of axes"
+    )
     return [(1,) * (axes - _axes(tensor)) + tensor.shape for tensor in inputs]
 
 
