@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any
 
 import torch
 from pydantic import ConfigDict, TypeAdapter, ValidationError
@@ -35,7 +35,7 @@ def make_network(
             be built with its options.
     """
     shapes = Shapes.of(game, targets)
-    with torch.random.fork_rng(devices=[]):
+    with torch.random.fork_rng(devices=[]):  # pyright: ignore[reportUnknownMemberType]
         torch.manual_seed(seed)  # pyright: ignore[reportUnknownMemberType]
         if section.is_own:
             network = _own_network(section, shapes)
@@ -139,4 +139,4 @@ def _check_tensor(label: str, found: object, shapes: list[tuple[int, ...]]) -> N
 
 def widest(network: Network) -> int:
     """Return the largest number of outputs of any layer of the tower."""
-    return cast("int", max(each.shape[0] for each in network.parameters() if each.dim() > 1))
+    return max(each.shape[0] for each in network.parameters() if each.dim() > 1)

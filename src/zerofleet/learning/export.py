@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import io
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from typing import Any, cast
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.jit._trace import TracerWarning
 from torch.onnx.errors import OnnxExporterError
 from zerofleet_core import GameSpec, State
 
@@ -65,7 +66,7 @@ def export_onnx(network: Network, observation_bytes: int, metadata: Mapping[str,
             warnings.filterwarnings("ignore", r".*legacy TorchScript.*", DeprecationWarning)
             warnings.filterwarnings("ignore", "ONNX export mode is set", UserWarning)  # of norms
             # Sizes become constants of the graph; the golden answers would show a mistake.
-            warnings.filterwarnings("ignore", category=torch.jit.TracerWarning)
+            warnings.filterwarnings("ignore", category=TracerWarning)
             # Torch's annotations omit that this exporter accepts an open file.
             cast("Any", torch.onnx).export(
                 _Exported(network.eval()),
@@ -87,15 +88,19 @@ def export_onnx(network: Network, observation_bytes: int, metadata: Mapping[str,
 
 
 @contextlib.contextmanager
-def _without_dump() -> Iterator[None]:
+def _without_dump() -> Generator[None]:
     """Keep the exporter from printing the whole graph to standard output when it fails."""
     name = "_jit_onnx_log"
     before = getattr(torch._C, name)  # pyright: ignore[reportPrivateUsage]
-    setattr(torch._C, name, lambda *_: None)  # pyright: ignore[reportPrivateUsage]
+    setattr(torch._C, name, _print_nothing)  # pyright: ignore[reportPrivateUsage]
     try:
         yield
     finally:
         setattr(torch._C, name, before)  # pyright: ignore[reportPrivateUsage]
+
+
+def _print_nothing(*_: object) -> None:
+    pass
 
 
 def _finish(model_bytes: bytes, metadata: Mapping[str, str]) -> bytes:
