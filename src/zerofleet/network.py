@@ -140,6 +140,9 @@ class Network(nn.Module):
         super().__init__()
         self.shapes = shapes
         self.unpack = UnpackBits(shapes.observation_shape)
+        self.loss_weights: Mapping[str, float] = {}
+        """Weights of losses of your own, by their names; ``__init__`` may take them from its
+        options."""
 
     def forward(self, planes: Tensor) -> tuple[Tensor, Tensor] | Outputs:
         """Evaluate positions.
@@ -158,8 +161,8 @@ class Network(nn.Module):
     def losses(self, outputs: Outputs, targets: Targets) -> dict[str, Tensor]:
         """Return the losses of a batch by name, each a scalar: a mean over positions.
 
-        The loss that is minimised is their sum, weighted by ``trainer.value_loss_weight`` and its
-        like and ``trainer.loss_weights``; the weight of other names is 1.
+        The trainer minimises their sum, weighted by ``trainer.value_loss_weight`` and its like, and
+        by ``self.loss_weights``. Other losses have the weight 1.
         """
         return data_losses(outputs, targets)
 

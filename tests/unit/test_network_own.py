@@ -37,7 +37,7 @@ class Small(Network):
         """Keys of ``[network]``."""
 
         width: int = 16
-        dropout: float = 0.0
+        stones: float = 1.0
 
     def __init__(self, shapes: Shapes, options: Options) -> None:
         super().__init__(shapes)
@@ -58,6 +58,7 @@ class WithLoss(Small):
     def __init__(self, shapes: Shapes, options: Small.Options) -> None:
         super().__init__(shapes, options)
         self.stones: nn.Linear | None = nn.Linear(options.width, 1)
+        self.loss_weights = {"stones": options.stones}
 
     def forward(self, planes: Tensor) -> Outputs:
         hidden = self.hidden(planes.flatten(1)).relu()
@@ -158,7 +159,7 @@ def test_the_keys_of_the_class() -> None:
 @pytest.mark.parametrize(
     ("name", "keys", "message"),
     [
-        ("Small", {"widht": 3}, "network.widht: .*: known keys are width, dropout"),
+        ("Small", {"widht": 3}, "network.widht: .*: known keys are width, stones"),
         ("Small", {"width": "wide"}, "network.width: Input should be a valid integer"),
         ("NoOptions", {"width": 3}, "unknown keys width: the class has no Options"),
         ("NotANetwork", {}, "derive the class from zerofleet.network.Network"),
@@ -179,9 +180,9 @@ def test_a_mistake_is_named(name: str, keys: dict[str, Any], message: str) -> No
 
 def test_all_wrong_keys_are_named_at_once() -> None:
     with pytest.raises(ConfigError) as raised:
-        network("Small", widht=3, dropout="much")
+        network("Small", widht=3, stones="many")
     assert "network.widht" in str(raised.value)
-    assert "network.dropout" in str(raised.value)
+    assert "network.stones" in str(raised.value)
 
 
 def test_a_class_without_options() -> None:
@@ -190,13 +191,18 @@ def test_a_class_without_options() -> None:
     assert value.shape == (4,)
 
 
-def a_run(name: str, **trainer: Any) -> RunConfig:
+def a_run(name: str, **keys: Any) -> RunConfig:
     return run_from_values(
         {
             "name": "own",
             "game": GAME,
-            "network": section(name).model_dump(),
-            "trainer": {"average_decay": 0.5, "average_every_steps": 1, **trainer},
+            "network": section(name, **keys).model_dump(),
+            "trainer": {
+                "average_decay": 0.5,
+                "average_every_steps": 1,
+                "l2": 0.0,
+                "weight_decay": 0.0,
+            },
         }
     )
 
@@ -210,8 +216,8 @@ def batch() -> tuple[Any, ...]:
 
 def test_a_loss_of_its_own_is_learnt_by_its_weight() -> None:
     moved: list[Tensor] = []
-    for weights in ({}, {"loss_weights": {"stones": 0.0}}):
-        run = a_run("WithLoss", l2=0.0, weight_decay=0.0, **weights)
+    for weight in (1.0, 0.0):
+        run = a_run("WithLoss", stones=weight)
         learner = Learner(spec(GAME), run)
         before = learner.network.state_dict()["stones.weight"].clone()
         learner.train(cast("Any", batch()))

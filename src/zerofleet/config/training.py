@@ -149,9 +149,6 @@ class TrainerSection(Section):
     final_score_weight: float = Field(default=0.0, ge=0)
     """Loss weight of an auxiliary head that predicts the final lead, in sides of the board, by
     Huber loss; 0: no head. It applies to the same games as ``final_planes_weight``."""
-    loss_weights: dict[str, Annotated[float, Field(ge=0)]] = Field(default={})
-    """Weights of the losses of a network of your own, by name, such as
-    ``loss_weights = {moves_left = 0.1}``. A loss that is not named has the weight 1."""
     window_games: int = Field(default=500_000, ge=1)
     """Size of the replay window in games: training samples from this many of the newest games."""
     window_positions: int = Field(default=1_000_000, ge=1, json_schema_extra=BASIC)
@@ -236,7 +233,7 @@ class TrainerSection(Section):
     @property
     def weights_of_losses(self) -> dict[str, float]:
         """Weight of each loss by its name; 1 for names that are not in it."""
-        return {"value": self.value_loss_weight, **self.auxiliary_weights, **self.loss_weights}
+        return {"value": self.value_loss_weight, **self.auxiliary_weights}
 
     @property
     def drawn_targets(self) -> list[str]:

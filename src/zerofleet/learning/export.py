@@ -64,7 +64,7 @@ def export_onnx(network: Network, observation_bytes: int, metadata: Mapping[str,
             # 2.6. Torch is pinned, so the warning about its removal is irrelevant.
             warnings.filterwarnings("ignore", category=DeprecationWarning, module=r"torch\.onnx")
             warnings.filterwarnings("ignore", r".*legacy TorchScript.*", DeprecationWarning)
-            warnings.filterwarnings("ignore", "ONNX export mode is set", UserWarning)  # of norms
+            warnings.filterwarnings("ignore", "ONNX export mode is set", UserWarning)
             # Sizes become constants of the graph; the golden answers would show a mistake.
             warnings.filterwarnings("ignore", category=TracerWarning)
             # Torch's annotations omit that this exporter accepts an open file.

@@ -124,9 +124,9 @@ class Learner:
         keep_freed_memory()
         self._settings = settings = run.trainer
         self._team = team or Team()
-        self._loss_weights = settings.weights_of_losses
         network = make_network(spec, run.network, run.seed, list(settings.auxiliary_weights))
         self.network = network.to(self._team.device).train()
+        self._loss_weights = settings.weights_of_losses | dict(network.loss_weights)
         self.step = 0
         self.samples = 0  # positions drawn, by all processes
         self.seconds = 0.0  # seconds of training, which the caller measures

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from zerofleet.errors import IncompatibleModelError
-from zerofleet.models.operators import ITEM_BYTES, OPERATORS, Tensor
+from zerofleet.models.operators import ITEM_BYTES, OPERATORS, TensorShape
 from zerofleet.prediction import OBSERVATION
 
 OPSET = 17  # operators mean other things in others
@@ -229,11 +229,11 @@ def graph_cost(graph: memoryview) -> Cost:
         IncompatibleModelError: it costs more than the bounds above, its batch axis does not stay
             what it is, or a size is not known from the file alone.
     """
-    tensors, nodes = dict[str, Tensor](), list[memoryview]()
+    tensors, nodes = dict[str, TensorShape](), list[memoryview]()
     for field in fields(graph):
         if field.number == _GRAPH_INPUT:
             name, shape = _graph_input(field.payload)
-            _add(tensors, name, Tensor(shape))
+            _add(tensors, name, TensorShape(shape))
         elif field.number == _GRAPH_INITIALIZER:
             _add(tensors, _text(field.payload, _TENSOR_NAME), _constant(field.payload))
         elif field.number == _GRAPH_NODE:
@@ -253,7 +253,7 @@ class _Reader:
         tensors: by name: the input and the weights.
     """
 
-    def __init__(self, tensors: dict[str, Tensor]) -> None:
+    def __init__(self, tensors: dict[str, TensorShape]) -> None:
         self._tensors = tensors
         # Numbers that may still be computed from constants alone: as many as the file holds.
         self._unfolded = sum(tensor.size for tensor in tensors.values() if tensor.constant)
@@ -271,7 +271,7 @@ class _Reader:
                 f"node {name[:_MOST_CHARACTERS]!r} ({operator}): {error}"
             ) from error
 
-    def _output(self, operator: str, node: memoryview) -> Tensor:
+    def _output(self, operator: str, node: memoryview) -> TensorShape:
         rule, known = OPERATORS[operator]
         attributes = _attributes(node, known)
         names = _texts(node, _NODE_INPUT)
@@ -280,7 +280,7 @@ class _Reader:
         inputs = [self._find(name) for name in names]
         if operator == "Constant":
             value = attributes.get("value")
-            if inputs or not isinstance(value, Tensor):
+            if inputs or not isinstance(value, TensorShape):
                 raise ValueError("it has no value")
             return value
         if all(tensor.constant for tensor in inputs):
@@ -297,24 +297,24 @@ class _Reader:
                 f"up to here, one position takes {self.operations} operations, "
                 f"more than {MOST_OPERATIONS}"
             )
-        return Tensor(shape)
+        return TensorShape(shape)
 
-    def _folded(self, operator: str, inputs: Sequence[Tensor]) -> Tensor:
+    def _folded(self, operator: str, inputs: Sequence[TensorShape]) -> TensorShape:
         """The output of a node that a runtime computes when it loads the model."""
         if operator not in ("Identity", "DequantizeLinear") or not inputs:
             raise ValueError("it computes with constants alone, at load")
         self._unfolded -= inputs[0].size
         if self._unfolded < 0:
             raise ValueError("more numbers are computed from constants alone than the file holds")
-        return Tensor(inputs[0].shape, constant=True)
+        return TensorShape(inputs[0].shape, constant=True)
 
-    def _find(self, name: str) -> Tensor:
+    def _find(self, name: str) -> TensorShape:
         if name not in self._tensors:
             raise ValueError(f"it reads {name[:_MOST_CHARACTERS]!r}, which comes later or never")
         return self._tensors[name]
 
 
-def _add(tensors: dict[str, Tensor], name: str, tensor: Tensor) -> None:
+def _add(tensors: dict[str, TensorShape], name: str, tensor: TensorShape) -> None:
     if name in tensors:
         raise IncompatibleModelError(f"two tensors are called {name[:_MOST_CHARACTERS]!r}")
     tensors[name] = tensor
@@ -333,7 +333,7 @@ def _graph_input(message: memoryview) -> tuple[str, tuple[int, ...]]:
     return name, (sizes[1],)
 
 
-def _constant(message: memoryview) -> Tensor:
+def _constant(message: memoryview) -> TensorShape:
     """Read a tensor of the file, and its numbers if they may be a shape."""
     shape, kinds = list[int](), list[int]()
     for field in fields(message):
@@ -348,13 +348,13 @@ def _constant(message: memoryview) -> Tensor:
     if math.prod(shape) * ITEM_BYTES[kind] != len(raw):
         raise IncompatibleModelError("the model holds weights of another size than their shape")
     integers = tuple(memoryview(bytes(raw)).cast("q")) if kind == _INT64 else None
-    return Tensor(tuple(shape), True, integers)
+    return TensorShape(tuple(shape), True, integers)
 
 
 def _attributes(
     node: memoryview, known: Sequence[str]
-) -> dict[str, int | tuple[int, ...] | Tensor]:
-    found = dict[str, int | tuple[int, ...] | Tensor]()
+) -> dict[str, int | tuple[int, ...] | TensorShape]:
+    found = dict[str, int | tuple[int, ...] | TensorShape]()
     for field in fields(node):
         if field.number != _NODE_ATTRIBUTE:
             continue
@@ -365,7 +365,7 @@ def _attributes(
     return found
 
 
-def _attribute(message: memoryview) -> int | tuple[int, ...] | Tensor:
+def _attribute(message: memoryview) -> int | tuple[int, ...] | TensorShape:
     """Read a value of the type that the attribute declares; of a float, that there is one."""
     kinds, numbers, lists = list[int](), list[int](), list[int]()
     for field in fields(message):

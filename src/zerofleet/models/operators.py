@@ -17,7 +17,7 @@ ITEM_BYTES = {1: 4, 2: 1, 3: 1, 6: 4, 7: 8, 9: 1, 10: 2}
 _MOST_KERNEL = 3  # a runtime may copy the input this many times, squared, for a convolution
 
 
-class Tensor(NamedTuple):
+class TensorShape(NamedTuple):
     """A constant's shape, or the shape of one position's share of a tensor."""
 
     shape: tuple[int, ...]
@@ -30,9 +30,9 @@ class Tensor(NamedTuple):
         return math.prod(self.shape)
 
 
-Attributes = Mapping[str, int | tuple[int, ...] | Tensor]
+Attributes = Mapping[str, int | tuple[int, ...] | TensorShape]
 Answer = tuple[tuple[int, ...], int]
-Rule = Callable[[Attributes, Sequence[Tensor]], Answer]
+Rule = Callable[[Attributes, Sequence[TensorShape]], Answer]
 """From attributes and inputs to the output's shape and the number of multiplications."""
 
 
@@ -43,33 +43,33 @@ class Operator(NamedTuple):
     attributes: tuple[str, ...] = ()
 
 
-def _same(_: Attributes, inputs: Sequence[Tensor]) -> Answer:
+def _same(_: Attributes, inputs: Sequence[TensorShape]) -> Answer:
     data, *others = inputs
     _need(not data.constant and all(other.constant for other in others), "its inputs are unusual")
     return data.shape, 0
 
 
-def _cast(attributes: Attributes, inputs: Sequence[Tensor]) -> Answer:
+def _cast(attributes: Attributes, inputs: Sequence[TensorShape]) -> Answer:
     _need(attributes.get("to") in ITEM_BYTES, "it casts to another type than numbers of ours")
     return _same(attributes, inputs)
 
 
-def _elementwise(_: Attributes, inputs: Sequence[Tensor]) -> Answer:
+def _elementwise(_: Attributes, inputs: Sequence[TensorShape]) -> Answer:
     first, second = inputs
     return _broadcast(_aligned(inputs, max(_axes(first), _axes(second)))), 0
 
 
-def _where(_: Attributes, inputs: Sequence[Tensor]) -> Answer:
+def _where(_: Attributes, inputs: Sequence[TensorShape]) -> Answer:
     _need(len(inputs) == 3, "its inputs are unusual")
     return _broadcast(_aligned(inputs, max(map(_axes, inputs)))), 0
 
 
-def _axes(tensor: Tensor) -> int:
+def _axes(tensor: TensorShape) -> int:
     """Number of axes, without the batch for what is computed."""
     return len(tensor.shape)
 
 
-def _aligned(inputs: Sequence[Tensor], axes: int) -> list[tuple[int, ...]]:
+def _aligned(inputs: Sequence[TensorShape], axes: int) -> list[tuple[int, ...]]:
     """Return the shapes, to which constants get axes of size 1 in front."""
     computed = [tensor for tensor in inputs if not tensor.constant]
     # A constant of more axes would meet the batch's.
@@ -86,7 +86,7 @@ def _broadcast(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
     return tuple(next(iter(each), 1) for each in sizes)
 
 
-def _conv(attributes: Attributes, inputs: Sequence[Tensor]) -> Answer:
+def _conv(attributes: Attributes, inputs: Sequence[TensorShape]) -> Answer:
     data, weights, *bias = inputs
     _same(attributes, inputs)
     _need(len(bias) <= 1, "it has too many inputs")
@@ -113,18 +113,18 @@ def _conv(attributes: Attributes, inputs: Sequence[Tensor]) -> Answer:
     return (outputs, *out), outputs * weight_channels * math.prod((*kernel, *out))
 
 
-def _gemm(attributes: Attributes, inputs: Sequence[Tensor]) -> Answer:
+def _gemm(attributes: Attributes, inputs: Sequence[TensorShape]) -> Answer:
     data, weights, *bias = inputs
     _same(attributes, inputs)
     _need(len(bias) <= 1 and attributes.get("transA", 0) == 0, "its product is unusual")
     _need(all(len(b.shape) <= 1 for b in bias), "its bias has too many axes")
     if attributes.get("transB", 0) == 1:
-        weights = Tensor(weights.shape[::-1], constant=True)
+        weights = TensorShape(weights.shape[::-1], constant=True)
     _need(len(data.shape) == 1, "its product is unusual")
     return _product(data, weights)
 
 
-def _matmul(_: Attributes, inputs: Sequence[Tensor]) -> Answer:
+def _matmul(_: Attributes, inputs: Sequence[TensorShape]) -> Answer:
     first, second = inputs
     if second.constant and len(second.shape) == 2:
         return _product(first, second)
@@ -136,7 +136,7 @@ def _matmul(_: Attributes, inputs: Sequence[Tensor]) -> Answer:
     return (*many, rows, columns), math.prod(many) * rows * inner * columns
 
 
-def _product(data: Tensor, weights: Tensor) -> Answer:
+def _product(data: TensorShape, weights: TensorShape) -> Answer:
     _need(
         len(data.shape) >= 1 and len(weights.shape) == 2 and data.shape[-1] == weights.shape[0],
         "the shapes of its inputs do not fit",
@@ -144,7 +144,7 @@ def _product(data: Tensor, weights: Tensor) -> Answer:
     return (*data.shape[:-1], weights.shape[1]), data.size * weights.shape[1]
 
 
-def _gather(attributes: Attributes, inputs: Sequence[Tensor]) -> Answer:
+def _gather(attributes: Attributes, inputs: Sequence[TensorShape]) -> Answer:
     data, places = inputs
     axis = _integer(attributes, "axis", 0)
     if data.constant:
@@ -155,13 +155,13 @@ def _gather(attributes: Attributes, inputs: Sequence[Tensor]) -> Answer:
     return data.shape[: axis - 1] + places.shape + data.shape[axis:], 0
 
 
-def _flatten(attributes: Attributes, inputs: Sequence[Tensor]) -> Answer:
+def _flatten(attributes: Attributes, inputs: Sequence[TensorShape]) -> Answer:
     [data] = inputs
     _check_axis_one(attributes)
     return (data.size,), 0
 
 
-def _reshape(attributes: Attributes, inputs: Sequence[Tensor]) -> Answer:
+def _reshape(attributes: Attributes, inputs: Sequence[TensorShape]) -> Answer:
     data, shape = inputs
     _same(attributes, inputs)
     batch, *rest = _known(shape)
@@ -172,7 +172,7 @@ def _reshape(attributes: Attributes, inputs: Sequence[Tensor]) -> Answer:
     return tuple(rest), 0
 
 
-def _slice(attributes: Attributes, inputs: Sequence[Tensor]) -> Answer:
+def _slice(attributes: Attributes, inputs: Sequence[TensorShape]) -> Answer:
     data, *places = inputs
     _same(attributes, inputs)
     starts, ends, axes, steps = map(_known, places)
@@ -184,7 +184,7 @@ def _slice(attributes: Attributes, inputs: Sequence[Tensor]) -> Answer:
     return tuple(sizes), 0
 
 
-def _concat(attributes: Attributes, inputs: Sequence[Tensor]) -> Answer:
+def _concat(attributes: Attributes, inputs: Sequence[TensorShape]) -> Answer:
     axis = _integer(attributes, "axis", 0)
     _need(not any(each.constant for each in inputs), "it joins constants with what is computed")
     _check_axes([axis], inputs[0])
@@ -195,7 +195,7 @@ def _concat(attributes: Attributes, inputs: Sequence[Tensor]) -> Answer:
     return tuple(sizes), 0
 
 
-def _squeeze(attributes: Attributes, inputs: Sequence[Tensor]) -> Answer:
+def _squeeze(attributes: Attributes, inputs: Sequence[TensorShape]) -> Answer:
     data, axes = inputs
     _same(attributes, inputs)
     gone = _known(axes)
@@ -204,7 +204,7 @@ def _squeeze(attributes: Attributes, inputs: Sequence[Tensor]) -> Answer:
     return tuple(n for axis, n in enumerate(data.shape, 1) if axis not in gone), 0
 
 
-def _unsqueeze(attributes: Attributes, inputs: Sequence[Tensor]) -> Answer:
+def _unsqueeze(attributes: Attributes, inputs: Sequence[TensorShape]) -> Answer:
     data, axes = inputs
     _same(attributes, inputs)
     [axis] = _known(axes)
@@ -212,7 +212,7 @@ def _unsqueeze(attributes: Attributes, inputs: Sequence[Tensor]) -> Answer:
     return (*data.shape[: axis - 1], 1, *data.shape[axis - 1 :]), 0
 
 
-def _reduce(attributes: Attributes, inputs: Sequence[Tensor]) -> Answer:
+def _reduce(attributes: Attributes, inputs: Sequence[TensorShape]) -> Answer:
     [data] = inputs
     axes = _integers(attributes, "axes", ())
     _need(axes != (), "it touches the axis of the batch")
@@ -224,17 +224,17 @@ def _reduce(attributes: Attributes, inputs: Sequence[Tensor]) -> Answer:
     return tuple(sizes), 0
 
 
-def _reduce_sum(attributes: Attributes, inputs: Sequence[Tensor]) -> Answer:
+def _reduce_sum(attributes: Attributes, inputs: Sequence[TensorShape]) -> Answer:
     data, axes = inputs
     return _reduce({**attributes, "axes": _known(axes)}, [data])
 
 
-def _softmax(attributes: Attributes, inputs: Sequence[Tensor]) -> Answer:
+def _softmax(attributes: Attributes, inputs: Sequence[TensorShape]) -> Answer:
     _check_axes([_integer(attributes, "axis", -1)], inputs[0])
     return _same(attributes, inputs)
 
 
-def _transpose(attributes: Attributes, inputs: Sequence[Tensor]) -> Answer:
+def _transpose(attributes: Attributes, inputs: Sequence[TensorShape]) -> Answer:
     [data] = inputs
     batch, *order = _integers(attributes, "perm", (1,))
     _need(batch == 0, "it moves the axis of the batch")
@@ -242,7 +242,7 @@ def _transpose(attributes: Attributes, inputs: Sequence[Tensor]) -> Answer:
     return tuple(data.shape[axis - 1] for axis in order), 0
 
 
-def _expand(_: Attributes, inputs: Sequence[Tensor]) -> Answer:
+def _expand(_: Attributes, inputs: Sequence[TensorShape]) -> Answer:
     data, shape = inputs
     _need(not data.constant, "its inputs are unusual")
     batch, *sizes = _known(shape)
@@ -251,7 +251,7 @@ def _expand(_: Attributes, inputs: Sequence[Tensor]) -> Answer:
     return _broadcast([data.shape, tuple(sizes)]), 0
 
 
-def _layer_norm(attributes: Attributes, inputs: Sequence[Tensor]) -> Answer:
+def _layer_norm(attributes: Attributes, inputs: Sequence[TensorShape]) -> Answer:
     data, *weights = inputs
     axis = _integer(attributes, "axis", -1)
     _check_axes([axis], data)
@@ -263,7 +263,7 @@ def _layer_norm(attributes: Attributes, inputs: Sequence[Tensor]) -> Answer:
     return _same(attributes, inputs)
 
 
-def _channel_norm(attributes: Attributes, inputs: Sequence[Tensor]) -> Answer:
+def _channel_norm(attributes: Attributes, inputs: Sequence[TensorShape]) -> Answer:
     """Normalisation with vectors of one number for each channel, the first axis."""
     data, *vectors = inputs
     _need(len(vectors) in (2, 4) and _axes(data) >= 1, "its inputs are unusual")
@@ -275,7 +275,7 @@ def _channel_norm(attributes: Attributes, inputs: Sequence[Tensor]) -> Answer:
     return _same(attributes, inputs)
 
 
-def _global_pool(_: Attributes, inputs: Sequence[Tensor]) -> Answer:
+def _global_pool(_: Attributes, inputs: Sequence[TensorShape]) -> Answer:
     [data] = inputs
     _need(not data.constant and _axes(data) >= 2, "its inputs are unusual")
     return (data.shape[0], *(1 for _ in data.shape[1:])), 0
@@ -355,7 +355,7 @@ def _need(fits: bool, reason: str) -> None:
         raise ValueError(reason)
 
 
-def _check_axes(axes: Sequence[int], data: Tensor) -> None:
+def _check_axes(axes: Sequence[int], data: TensorShape) -> None:
     inner = range(1, len(data.shape) + 1)
     _need(all(axis in inner for axis in axes), "it touches the axis of the batch, or none")
 
@@ -373,12 +373,12 @@ def _integer(attributes: Attributes, name: str, default: int) -> int:
 
 def _integers(attributes: Attributes, name: str, default: tuple[int, ...]) -> tuple[int, ...]:
     value = attributes.get(name, default)
-    if isinstance(value, int | Tensor):
+    if isinstance(value, int | TensorShape):
         raise ValueError(f"its attribute {name} is not a list of integers")
     return value
 
 
-def _known(tensor: Tensor) -> tuple[int, ...]:
+def _known(tensor: TensorShape) -> tuple[int, ...]:
     if tensor.integers is None:
         raise ValueError("a size or an axis is not a constant")
     return tensor.integers
