@@ -14,8 +14,11 @@ from torch.nn import functional
 from zerofleet.errors import IncompatibleModelError
 from zerofleet.games import spec
 from zerofleet.learning import export_onnx
+from zerofleet.learning.export import random_positions
 from zerofleet.models.graph import check_graph
+from zerofleet.models.quantize import quantize_int8, to_fp16
 from zerofleet.models.session import ModelSession
+from zerofleet.models.variant import measure
 from zerofleet.network import Network, Shapes
 
 GAME = "connect_four"
@@ -289,3 +292,32 @@ def test_products_of_computed_tensors_are_counted() -> None:
     before = check_graph(export_onnx(made(nn.ReLU()), 16, {})).operations
     after = check_graph(export_onnx(made(attention_by_hand), 16, {})).operations
     assert after - before > 2 * 42 * 42 * 12
+
+
+def test_int8_quantizes_what_it_can() -> None:
+    """Convolutions between other activations than ours, one of them in groups."""
+    layers = (
+        nn.Conv2d(12, 12, 3, padding=1),
+        nn.SiLU(),
+        nn.Conv2d(12, 12, 3, padding=1, groups=12),
+        nn.GELU(),
+        nn.Conv2d(12, 12, 3, padding=1),
+    )
+    fp32 = export_onnx(made(nn.Sequential(*layers)), 16, {})
+    positions = random_positions(spec(GAME), 256, np.random.default_rng(1))
+    int8 = quantize_int8(fp32, positions)
+    kinds = [node.op_type for node in onnx.load_model_from_string(int8).graph.node]
+    assert kinds.count("QuantizeLinear") > 0
+    loss = measure(ModelSession(fp32, spec(GAME)), ModelSession(int8, spec(GAME)), positions)
+    assert loss.policy_kl < 0.01
+    assert loss.value_difference < 0.02
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_fp16_computes_it_too(name: str) -> None:
+    fp32 = export_onnx(made(LAYERS[name]), 16, {})
+    positions = random_positions(spec(GAME), 32, np.random.default_rng(1))
+    half = ModelSession(to_fp16(fp32), spec(GAME))
+    loss = measure(ModelSession(fp32, spec(GAME)), half, positions)
+    assert loss.policy_kl < 0.001
+    assert loss.value_difference < 0.01
