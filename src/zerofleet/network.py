@@ -16,6 +16,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+TARGETS = ("soft_policy", "opponent_policy", "final_planes", "final_score")
+"""Targets that a network can learn in addition to policy and value."""
+
 
 class BoardShape(Protocol):
     """The sizes of a game that a network depends on; ``zerofleet_core.GameSpec`` has them."""
@@ -63,12 +66,8 @@ class Shapes:
     def of(cls, game: BoardShape, targets: Sequence[str] = ()) -> Shapes:
         """Return the sizes of a game."""
         planes, rows, columns = game.observation_shape
-        widths = {
-            "soft_policy": game.num_actions,
-            "opponent_policy": game.num_actions,
-            "final_planes": game.num_final_planes * rows * columns,
-            "final_score": int(game.has_final_score),
-        }
+        final = (game.num_final_planes * rows * columns, int(game.has_final_score))
+        widths = dict(zip(TARGETS, (game.num_actions, game.num_actions, *final), strict=True))
         return cls(
             planes=planes,
             rows=rows,
