@@ -8,7 +8,7 @@ tries a class before a run does.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple, Protocol
 
@@ -164,6 +164,16 @@ class Network(nn.Module):
         by ``self.loss_weights``. Other losses have the weight 1.
         """
         return data_losses(outputs, targets)
+
+    def matrices(self) -> Iterator[nn.Parameter]:
+        """Yield the weights whose steps Muon makes orthogonal: kernels of more than one point.
+
+        Override it to add linear layers between hidden layers. Each must have a row for each
+        output.
+        """
+        for each in self.parameters():
+            if each.ndim == 4 and each[0, 0].numel() > 1:
+                yield each
 
     def outputs(self, observations: Tensor) -> Outputs:
         """Evaluate packed positions for the losses.

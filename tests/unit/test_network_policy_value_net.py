@@ -189,7 +189,7 @@ def test_adamw_goes_where_torchs_own_goes() -> None:
 
 def test_muon_goes_where_torchs_own_goes_and_momentum_moves_all_but_kernels() -> None:
     ours, reference = two_alike()
-    muon = Muon(ours.parameters(), 0.9, l2=0.01, weight_decay=1.0)
+    muon = Muon(ours, 0.9, l2=0.01, weight_decay=1.0)
     weights = list(reference.parameters())
     kernels = [weight for weight in weights if weight.ndim == 4 and weight.shape[2] == 3]
     others = [weight for weight in weights if all(weight is not kernel for kernel in kernels)]

@@ -16,7 +16,7 @@ from zerofleet_core import ReplayBuffer, State
 from zerofleet.config import RunConfig, run_from_values
 from zerofleet.errors import ConfigError
 from zerofleet.games import spec
-from zerofleet.learning import ResidualNetwork, export_onnx, make_network
+from zerofleet.learning import BoardNetwork, export_onnx, make_network
 from zerofleet.learning.learner import Learner
 from zerofleet.learning.loss import auxiliary_losses
 from zerofleet.learning.measurement import TrainBatch
@@ -166,7 +166,7 @@ def test_losses_by_hand() -> None:
 
 
 def has_no_heads(network: Network) -> bool:
-    return isinstance(network, ResidualNetwork) and network.auxiliary is None
+    return isinstance(network, BoardNetwork) and network.auxiliary is None
 
 
 def exported(network: Network) -> onnx.GraphProto:

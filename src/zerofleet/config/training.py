@@ -23,12 +23,15 @@ class NetworkSection(Section):
     the section's other keys are then the fields of its ``Options``.
     """
 
-    name: str = Field(default="residual", json_schema_extra=BASIC)
-    """``residual``, or ``python:MODULE:CLASS`` for a network of your own."""
+    name: str = Field(
+        default="residual", pattern=r"^(residual$|attention$|python:)", json_schema_extra=BASIC
+    )
+    """``residual``; ``attention`` for a tower of attention between points, with a head for each 16
+    channels; or ``python:MODULE:CLASS`` for a network of your own."""
     options: dict[str, Any] = Field(default={}, exclude=True)
     """Keys of a network of your own."""
     blocks: int = Field(default=4, ge=0, le=512, json_schema_extra=BASIC)
-    """Number of residual blocks. More blocks learn more from a position and cost more time."""
+    """Number of blocks. More blocks learn more from a position and cost more time."""
     channels: int = Field(default=48, ge=1, le=4096, json_schema_extra=BASIC)
     """Filters of every convolution of the tower. More filters learn more from a position and cost
     more time."""

@@ -4,7 +4,8 @@ Architecture and loss follow AlphaGo Zero (Silver et al., Nature 550, 2017, Meth
 architecture" and "Optimisation"). Pooled blocks, auxiliary heads, the average of weights and the
 scaled loss are options.
 
-- ``build``: the network that a run file names; ``residual``: our tower, heads and auxiliary heads.
+- ``build``: the network that a run file names; ``residual``: our network, whose tower may be
+  that of ``attention``.
 - ``loss``: losses of the auxiliary heads; ``optimizer``: SGD with momentum, AdamW, Muon, and the
   average of weights.
 - ``learner``: gradient steps, and their precision; ``measurement``: a network's quality of
@@ -20,15 +21,15 @@ from zerofleet.learning.export import export_onnx
 from zerofleet.learning.learner import Learner
 from zerofleet.learning.loss import LossScale, l2_penalty
 from zerofleet.learning.optimizer import AdamW, Momentum, Muon, WeightAverage
-from zerofleet.learning.residual import ResidualNetwork
+from zerofleet.learning.residual import BoardNetwork
 
 __all__ = [
     "AdamW",
+    "BoardNetwork",
     "Learner",
     "LossScale",
     "Momentum",
     "Muon",
-    "ResidualNetwork",
     "WeightAverage",
     "export_onnx",
     "l2_penalty",

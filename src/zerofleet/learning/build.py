@@ -14,7 +14,7 @@ from torch import Tensor
 from zerofleet.config import NetworkSection
 from zerofleet.errors import ConfigError
 from zerofleet.games.python_game import import_class
-from zerofleet.learning.residual import ResidualNetwork
+from zerofleet.learning.residual import BoardNetwork
 from zerofleet.network import BoardShape, Network, Shapes
 
 
@@ -42,7 +42,7 @@ def make_network(
             bits = math.prod(shapes.observation_shape)
             check_outputs(network, torch.zeros(2, -(-bits // 8), dtype=torch.uint8))
             return network
-        return ResidualNetwork(shapes, section)
+        return BoardNetwork(shapes, section)
 
 
 def _own_network(section: NetworkSection, shapes: Shapes) -> Network:

@@ -135,7 +135,7 @@ class Learner:
             self._optimizer = AdamW(parameters, settings.momentum, settings.weight_decay)
         elif settings.optimizer == "muon":
             self._optimizer = Muon(
-                parameters, settings.momentum, settings.l2, settings.weight_decay
+                self.network, settings.momentum, settings.l2, settings.weight_decay
             )
         else:
             self._optimizer = Momentum(parameters, settings.momentum, settings.l2)
@@ -305,7 +305,7 @@ class Learner:
     def start_from(self, weights: Mapping[str, Tensor]) -> None:
         """Begin with the weights of another run's network, and with a new optimizer.
 
-        Auxiliary heads that they lack keep their first weights.
+        What only training needs keeps its first weights where they lack it.
 
         Args:
             weights: tensors named as in ``state()``: ``network.tower.0.0.weight`` and so on.
@@ -315,7 +315,8 @@ class Learner:
         """
         ours = self.network.state_dict()
         given = {name: each for name, each in _below("network", weights).items() if name in ours}
-        heads = {name: each for name, each in ours.items() if name.startswith("auxiliary.")}
+        extra = self.network.training_only
+        heads = {name: each for name, each in ours.items() if name.partition(".")[0] in extra}
         if difference := _difference(heads | given, ours):
             raise ConfigError(
                 f"the starting weights are of a different network ({difference}): give [network] "

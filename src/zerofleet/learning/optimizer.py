@@ -163,21 +163,20 @@ class Muon(Momentum):
     other weights take the step of ``Momentum``, at the same rate.
 
     Args:
-        parameters: see ``_Optimizer``.
+        network: see ``_Optimizer`` for its parameters. Its ``matrices`` take such steps.
         momentum: share of the velocity that is kept at each step.
         l2: as in ``Momentum``, for all weights except such kernels.
         weight_decay: weight decay of such kernels.
     """
 
-    def __init__(
-        self, parameters: Iterable[nn.Parameter], momentum: float, l2: float, weight_decay: float
-    ) -> None:
-        super().__init__(parameters, momentum, l2)
+    def __init__(self, network: Network, momentum: float, l2: float, weight_decay: float) -> None:
+        super().__init__(network.parameters(), momentum, l2)
+        matrices = {id(each) for each in network.matrices()}
         self._weight_decay = weight_decay
         self._penalty = torch.full_like(self._weights, 2 * l2)
         self._kernels: dict[tuple[int, int], list[slice]] = defaultdict(list)  # by rows and columns
         for parameter in self._parameters:
-            if parameter.ndim == 4 and parameter[0, 0].numel() > 1:
+            if id(parameter) in matrices:
                 first, size, rows = parameter.storage_offset(), parameter.numel(), len(parameter)
                 place = slice(first, first + size)
                 self._kernels[rows, size // rows].append(place)

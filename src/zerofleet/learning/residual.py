@@ -13,11 +13,14 @@ teaches which of the other actions come close to the best one.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from zerofleet.config import NetworkSection, check_policy_head
+from zerofleet.learning.attention import AttentionTower
 from zerofleet.learning.loss import auxiliary_losses
 from zerofleet.network import Network, Outputs, Shapes, Targets, data_losses
 
@@ -218,8 +221,8 @@ class AuxiliaryHeads(nn.Module):
         return found
 
 
-class ResidualNetwork(Network):
-    """A residual tower with a policy head and a value head.
+class BoardNetwork(Network):
+    """A residual or attention tower with a policy head and a value head.
 
     Args:
         shapes: sizes of the game. Its targets get heads, which are evaluated in training only.
@@ -236,10 +239,15 @@ class ResidualNetwork(Network):
         super().__init__(shapes)
         check_policy_head(options, shapes)
         points = shapes.points
-        self.tower = nn.Sequential(
-            ConvolutionBlock(shapes.planes, options.channels, 3),
-            *(_block(options, number) for number in range(1, options.blocks + 1)),
-        )
+        self.tower: nn.Module
+        if options.name == "attention":
+            planes = shapes.observation_shape
+            self.tower = AttentionTower(planes, options.channels, options.blocks)
+        else:
+            self.tower = nn.Sequential(
+                ConvolutionBlock(shapes.planes, options.channels, 3),
+                *(_block(options, number) for number in range(1, options.blocks + 1)),
+            )
         self.policy_head = policy_head(options, points, shapes.num_actions)
         self.tells_value = options.value_head == "scalar"
         self.value_head = nn.Sequential(
@@ -262,6 +270,14 @@ class ResidualNetwork(Network):
         heads = self.auxiliary if self.training else None
         return Outputs(policy_logits, value, {} if heads is None else heads(planes))
 
+    def matrices(self) -> Iterator[nn.Parameter]:
+        """Yield the kernels of more than one point, and the linear layers of attention blocks."""
+        yield from super().matrices()
+        if isinstance(self.tower, AttentionTower):
+            for module in self.tower.blocks.modules():
+                if isinstance(module, nn.Linear):
+                    yield module.weight
+
     def losses(self, outputs: Outputs, targets: Targets) -> dict[str, Tensor]:
         """Return the losses of policy, value and each further target."""
         more = auxiliary_losses(outputs.named, targets, self.shapes)
@@ -275,7 +291,7 @@ def _block(network: NetworkSection, number: int) -> nn.Module:
     return kind(network.channels, network.squeeze_excitation)
 
 
-def _initialise(network: ResidualNetwork, seed: int) -> None:
+def _initialise(network: BoardNetwork, seed: int) -> None:
     """Set normal weights of variance 2 / fan-in (He et al. 2015), all from one generator.
 
     The last layer of either head starts small, so that the untrained network is nearly neutral:
