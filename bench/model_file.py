@@ -37,10 +37,10 @@ def model_bytes(workload: Workload, precision: str, file: Path | None = None) ->
 
 
 def _random_weights(workload: Workload) -> bytes:
-    from zerofleet.learning import PolicyValueNet, export_onnx  # torch: only where it is needed
+    from zerofleet.learning import export_onnx, make_network  # torch: only where it is needed
 
     spec = workload.spec
-    return export_onnx(PolicyValueNet(spec, workload.network, seed=1), spec.observation_bytes, {})
+    return export_onnx(make_network(spec, workload.network, seed=1), spec.observation_bytes, {})
 
 
 def _read(file: Path) -> bytes:

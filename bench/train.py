@@ -15,10 +15,8 @@ import asyncio
 import resource
 import time
 from collections.abc import Callable, Sequence
-from typing import cast
 
 import torch
-from torch import Tensor
 from zerofleet_core import ReplayBuffer
 
 from bench import blocks as measured
@@ -28,10 +26,11 @@ from bench.processes import cpu_clock
 from bench.report import Row, parser, positive, show, told
 from bench.workloads import Workload
 from zerofleet.config import RunConfig
-from zerofleet.learning import PolicyValueNet, losses
+from zerofleet.learning import make_network
 from zerofleet.learning.learner import Learner, Precision, Team
 from zerofleet.learning.measurement import Batch
 from zerofleet.learning.window import sample_seed
+from zerofleet.network import Targets, data_losses
 from zerofleet.records import GameRecord
 
 COLUMNS = {
@@ -112,7 +111,7 @@ def window_of(workload: Workload, run: RunConfig, records: Sequence[GameRecord])
 def bare_step(workload: Workload, run: RunConfig, batch: Batch) -> Callable[[], None]:
     """One step of the loop that anybody would write first, on the same device in as many bits."""
     settings, device = run.trainer, Team().device
-    network = PolicyValueNet(workload.spec, run.network, run.seed).to(device).train()
+    network = make_network(workload.spec, run.network, run.seed).to(device).train()
     optimiser = torch.optim.SGD(
         network.parameters(),
         lr=settings.learning_rate[0],
@@ -124,12 +123,12 @@ def bare_step(workload: Workload, run: RunConfig, batch: Batch) -> Callable[[], 
         for column in batch
     )
     precision = Precision(settings.mixed_precision, device, run.network.channels)
-    forward = cast("Callable[[Tensor], tuple[Tensor, Tensor]]", network)
+    targets = Targets(policy_target, value_target, {})
 
     def step() -> None:
         optimiser.zero_grad()
-        parts = losses(*precision.predict(forward, observations), policy_target, value_target)
-        (parts.policy + parts.value).backward()
+        parts = data_losses(precision.predict(network.outputs, observations), targets)
+        (parts["policy"] + parts["value"]).backward()
         optimiser.step()
 
     return step

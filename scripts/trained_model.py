@@ -22,7 +22,7 @@ from safetensors.torch import load
 import zerofleet
 from zerofleet import games
 from zerofleet.config import Overrides, load_run
-from zerofleet.learning import PolicyValueNet, export_onnx
+from zerofleet.learning import export_onnx, make_network
 from zerofleet.local.data_folder import DataFolder
 from zerofleet.local.start import LastCheckpoint
 from zerofleet.local.trained_models import MODELS, TrainedModel, published_weights
@@ -51,7 +51,7 @@ def main() -> int:
     shutil.copyfile(folder.run_file, target / "run.toml")
 
     spec = games.spec(run.game.name)
-    network = PolicyValueNet(spec, run.network, run.seed)
+    network = make_network(spec, run.network, run.seed)
     names = network.state_dict()
     tensors = {name.removeprefix("network."): each for name, each in load(weights).items()}
     network.load_state_dict({name: tensors[name] for name in names})

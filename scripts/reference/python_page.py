@@ -49,6 +49,12 @@ It asks for predictions with `select`, and takes them with `backup`.
 """
 LINE = 88
 SEARCH_CLASSES = ("Search", "SearchResult", "SearchConfig")
+NETWORK = """## zerofleet.network
+
+The base class of networks of your own, and what it gets and returns.
+[Your own network](../how-to/own-network.md) shows how to write one.
+"""
+NETWORK_CLASSES = ("Network", "Shapes", "Outputs", "Targets", "data_losses")
 EXAM = """## zerofleet.exam
 
 An exam measures how often a player makes mistakes where perfect play is known.
@@ -81,6 +87,8 @@ def render() -> str:
             *_compiled("GameSpec"),
             SEARCH,
             *(part for name in SEARCH_CLASSES for part in _compiled(name)),
+            NETWORK,
+            *(_directive(f"zerofleet.network.{name}") for name in NETWORK_CLASSES),
             EXAM,
             *(_directive(f"zerofleet.exam.{name}") for name in zerofleet.exam.__all__),
             ERRORS,

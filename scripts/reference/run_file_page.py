@@ -55,7 +55,9 @@ def section(field: FieldInfo) -> type[BaseModel] | None:
 def groups(fields: dict[str, FieldInfo]) -> list[str]:
     """Return the table of the basic keys, then the table of the advanced ones."""
     basic = {key: field for key, field in fields.items() if field.json_schema_extra == BASIC}
-    advanced = {key: field for key, field in fields.items() if key not in basic}
+    advanced = {
+        key: field for key, field in fields.items() if key not in basic and not field.exclude
+    }
     tables = [keys_table(basic)] if basic else []
     return [*tables, "Advanced:\n", keys_table(advanced)] if advanced else tables
 

@@ -16,11 +16,12 @@ from zerofleet.database import ModelRow, Variant
 from zerofleet.database.metrics import Split
 from zerofleet.errors import StaleEpochError, StoreUnavailableError
 from zerofleet.fleet.figures import VariantFigures
-from zerofleet.learning import PolicyValueNet, export_onnx
+from zerofleet.learning import export_onnx
 from zerofleet.learning.export import golden_answers, golden_observations, random_positions
 from zerofleet.learning.window import Window
 from zerofleet.models.publish import Published, publish
 from zerofleet.models.variant import Bounds, Positions, VariantRequest
+from zerofleet.network import Network
 from zerofleet.services.trainer.checkpoints import TrainerStores
 from zerofleet.waiting import StoppedError
 
@@ -65,7 +66,7 @@ class Publisher:
 
     def publish(
         self,
-        network: PolicyValueNet,
+        network: Network,
         step: int,
         metrics: Mapping[str, float],
         variants: VariantRequest | None = None,

@@ -19,6 +19,7 @@ from zerofleet.errors import ConfigError
 from zerofleet.fleet.figures import Measurement, numbers
 from zerofleet.learning.overfit import Event
 from zerofleet.learning.window import Training, Window
+from zerofleet.network import TARGETS
 from zerofleet.services.trainer.checkpoints import TrainerStores
 
 _log = structlog.get_logger()
@@ -107,6 +108,8 @@ class Recorder:
         because reading it from a GPU waits for all work before it."""
         self.auxiliary_losses: Mapping[str, float] = {}
         """Losses of the auxiliary heads on that step's batch, as ``soft_policy_loss`` and so on."""
+        self.own_losses: Mapping[str, float] = {}
+        """Losses that a network of one's own adds, on the same batch, by their names in it."""
         self.play = RecentPlay()
         """Statistics of the newest games, at the newest measurement."""
         self.narrows: str | None = None
@@ -123,7 +126,9 @@ class Recorder:
                 measured[split] = learner.measure(traced)
         self.gradient_norm = learner.gradient_norm
         losses = learner.auxiliary_losses
-        self.auxiliary_losses = {f"{name}_loss": loss for name, loss in losses.items()}
+        ours = [name for name in losses if name in TARGETS]
+        self.auxiliary_losses = {f"{name}_loss": losses[name] for name in ours}
+        self.own_losses = {name: losses[name] for name in losses if name not in TARGETS}
         self.measured = measured  # replaced as a whole, because other threads read it
         self._measured_at = self._training.bucket.received
         event = self._observe()
@@ -179,7 +184,8 @@ class Recorder:
             "gradient_norm": self.gradient_norm,
         }
         found |= {name: figure for name, figure in known.items() if figure is not None}
-        return {**found, **self.auxiliary_losses}
+        own = {f"own_{name}_loss": loss for name, loss in self.own_losses.items()}
+        return {**found, **self.auxiliary_losses, **own}
 
     def _warn(self) -> None:
         """Record each training warning that has begun or ended."""
@@ -239,6 +245,7 @@ class Recorder:
         }
         if split == "train":
             row |= {"gradient_norm": self.gradient_norm, **self.auxiliary_losses}
+            row["own_losses"] = dict(self.own_losses) or None
         return row
 
     @property

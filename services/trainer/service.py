@@ -202,11 +202,14 @@ class TrainerThread:
 def out_of_memory(run: RunConfig, error: Exception) -> ZerofleetError:
     """Return an error that names the keys that decide how much memory the trainer needs."""
     reason = (str(error).splitlines() or [type(error).__name__])[0]
+    network = run.network
+    smaller = f"network.channels = {network.channels} or network.blocks = {network.blocks}"
+    if network.is_own:
+        smaller = f"the sizes of the network {network.name}"
     return ZerofleetError(
         f"the trainer ran out of memory ({reason}): lower trainer.batch_size = "
         f"{run.trainer.batch_size}, trainer.window_positions = {run.trainer.window_positions} or, "
-        f"in a new run, network.channels = {run.network.channels} or network.blocks = "
-        f"{run.network.blocks}"
+        f"in a new run, {smaller}"
     )
 
 

@@ -127,8 +127,7 @@ class ProcessTeam(Team):
                 learner.restore(state, said.step, said.samples)
             else:
                 learner.seconds = said.seconds  # the leader's clock, so that learning rates agree
-                heads = learner.network.auxiliary
-                width = 0 if heads is None else heads.drawn_width
+                width = sum(learner.network.shapes.drawn_targets.values())
                 learner.train_on(self.receive_batch(row, width))
 
     def hear(self) -> Said:

@@ -15,7 +15,8 @@ only from layers below its own:
   ``zerofleet.engine_process``: the process of another engine.
 - ``zerofleet.client``: for programs that use a trained player; sync and asyncio.
 - ``zerofleet.rpc``: the wire: Open Inference Protocol and ``zerofleet.v1.Player``.
-- ``zerofleet.learning`` (torch): the network, its loss and optimizers, the training window.
+- ``zerofleet.learning`` (torch): our network, losses and optimizers, the training window.
+- ``zerofleet.network`` (torch): the base class of networks, ours and yours.
 - ``zerofleet.models``: exported models, and sessions that run them.
 - ``zerofleet.service``: common behaviour of services.
 - ``zerofleet.fleet``: heartbeats and their figures; the report of a run, its disk usage and needs.

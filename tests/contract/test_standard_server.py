@@ -26,7 +26,7 @@ from zerofleet.best_pointer import BestPointer
 from zerofleet.config import NetworkSection, RunConfig, load_run
 from zerofleet.database import Database, Promotion
 from zerofleet.games import spec
-from zerofleet.learning import PolicyValueNet, export_onnx
+from zerofleet.learning import export_onnx, make_network
 from zerofleet.models.folder import ModelFolder
 from zerofleet.services.selfplay.service import serve
 from zerofleet.services.selfplay.settings import SelfplaySettings
@@ -154,7 +154,7 @@ class Records:
     def promote(self, version: int) -> Promotion:
         """Publish a network and make it the best."""
         game = spec(self._run.game.name)
-        network = PolicyValueNet(game, NetworkSection(blocks=1, channels=8), seed=version)
+        network = make_network(game, NetworkSection(blocks=1, channels=8), seed=version)
         content = export_onnx(network, game.observation_bytes, {"version": str(version)})
         staged = self._folder.stage(content)
         self._folder.publish(staged)

@@ -37,10 +37,10 @@ def gpu() -> None:
 def exported(seed: int, blocks: int, channels: int) -> bytes:
     import torch
 
-    from zerofleet.learning import PolicyValueNet, export_onnx
+    from zerofleet.learning import export_onnx, make_network
 
     spec = games.spec(GAME)
-    network = PolicyValueNet(spec, NetworkSection(blocks=blocks, channels=channels), seed=seed)
+    network = make_network(spec, NetworkSection(blocks=blocks, channels=channels), seed=seed)
     chance = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for name, parameter in network.named_parameters():

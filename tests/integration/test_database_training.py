@@ -33,6 +33,7 @@ FIGURES: dict[str, Any] = {
         {"stage": 1, "positions": 7, "predicted": 0.5, "actual": 0.25, "squared_error": 0.125},
         {"stage": 4, "positions": 9, "predicted": -0.5, "actual": -1.0, "squared_error": 0.5},
     ],
+    "own_losses": {"stones": 0.25},
 }
 
 

@@ -175,7 +175,7 @@ def test_a_new_run_starts_from_given_weights(surroundings: Surroundings) -> None
     _, value = session.run(observation)
     with torch.no_grad():
         assert value == pytest.approx(
-            other.network.eval()(torch.from_numpy(observation))[1].numpy(), abs=1e-4
+            other.network.eval().predict(torch.from_numpy(observation))[1].numpy(), abs=1e-4
         )
 
 

@@ -179,6 +179,34 @@ def test_changed_network_sizes_are_refused(trainer: TrainerProcess) -> None:
     )
 
 
+OWN = RUN_FILE.replace(
+    "blocks = 1\nchannels = 8",
+    'name = "python:examples.networks:Transformer"\nblocks = 1\nwidth = 16\nheads = 2',
+)
+
+
+def test_a_network_of_ones_own_is_trained_published_and_resumed(trainer: TrainerProcess) -> None:
+    (trainer.folder / "run.toml").write_text(OWN)
+    trainer.submit(range(100))
+    process = trainer.start()
+    until(lambda: trainer.saved_step() >= INTERVAL)
+    process.terminate()
+    assert process.wait(DEADLINE) == 0
+    first = trainer.saved_step()
+    trainer.submit(range(100, 300))
+    process = trainer.start()
+    until(lambda: trainer.measured_step() >= first + 2 * INTERVAL)
+    process.terminate()
+    assert process.wait(DEADLINE) == 0
+    assert len(trainer.check_models()) >= 2
+    (trainer.folder / "run.toml").write_text(OWN.replace("width = 16", "widht = 16"))
+    process = trainer.start()
+    assert process.wait(DEADLINE) == 2
+    last = process.said().splitlines()[-1]
+    assert "network.widht" in last
+    assert "known keys are blocks, width, heads" in last
+
+
 PUBLISHER = """
 import os, signal, sys
 from pathlib import Path
@@ -208,12 +236,12 @@ published.recorded()
 
 def test_publication_killed_at_every_point(trainer: TrainerProcess) -> None:
     """A row without a loadable file: never. The same publication afterwards: always."""
-    from zerofleet.learning import PolicyValueNet, export_onnx
+    from zerofleet.learning import export_onnx, make_network
     from zerofleet.learning.export import golden_answers, golden_observations
 
     game = spec("tic_tac_toe")
     run = load_run(trainer.folder / "run.toml")
-    network = PolicyValueNet(game, run.network, seed=1).eval()
+    network = make_network(game, run.network, seed=1).eval()
     golden = golden_answers(network, golden_observations(game))
     (trainer.folder / "golden").write_bytes(golden.to_bytes())
     exported = export_onnx(network, game.observation_bytes, {"version": "1"})

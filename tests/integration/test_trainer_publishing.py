@@ -10,10 +10,11 @@ from zerofleet.config import NetworkSection
 from zerofleet.database import Database
 from zerofleet.errors import IncompatibleModelError, StaleEpochError
 from zerofleet.games import spec
-from zerofleet.learning import PolicyValueNet
+from zerofleet.learning import make_network
 from zerofleet.learning.export import GOLDEN_POSITIONS, golden_observations
 from zerofleet.models.folder import ModelFolder
 from zerofleet.models.session import ModelSession
+from zerofleet.network import Network
 from zerofleet.services.trainer.checkpoints import CheckpointFolder, TrainerStores
 from zerofleet.services.trainer.publishing import Publisher
 from zerofleet.waiting import Waits
@@ -38,8 +39,8 @@ def epoch(database: Database) -> int:
     return database.acquire_fence("test", "trainer")
 
 
-def a_network(seed: int = 1) -> PolicyValueNet:
-    return PolicyValueNet(SPEC, NetworkSection(blocks=1, channels=8), seed)
+def a_network(seed: int = 1) -> Network:
+    return make_network(SPEC, NetworkSection(blocks=1, channels=8), seed)
 
 
 def test_a_model_is_due_at_once_and_then_at_each_interval(

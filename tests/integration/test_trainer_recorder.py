@@ -46,7 +46,7 @@ class PredictsHalf:
     step = 7
     learning_rate = 0.1
     gradient_norm: float | None = None
-    auxiliary_losses: ClassVar = {"final_score": 0.5}
+    auxiliary_losses: ClassVar = {"final_score": 0.5, "stones": 2.5}
 
     def measure(self, traced: TracedBatch) -> Measurement:
         results = traced.result
@@ -96,9 +96,15 @@ def test_prometheus_gets_the_value_by_stage_as_the_rows_have_it(
     figures = TrainerFigures(train=measured["train"], held_out=measured["held_out"])
     registry = CollectorRegistry()
     registry.register(TrainerCollector(lambda: Pulse(7, "", figures)))
-    rows = database._rows("SELECT split, calibration, final_score_loss FROM train_metrics")
+    columns = "split, calibration, final_score_loss, own_losses"
+    rows = database._rows(f"SELECT {columns} FROM train_metrics")
     assert {row.split: row.final_score_loss for row in rows} == {"train": 0.5, "held_out": None}
+    assert {row.split: row.own_losses for row in rows} == {
+        "train": {"stones": 2.5},
+        "held_out": None,
+    }
     assert recorder.by_name()["final_score_loss"] == 0.5
+    assert recorder.by_name()["own_stones_loss"] == 2.5
     stored_by_split = {row.split: row.calibration for row in rows}
 
     def exported(column: str, split: str, stage: int) -> float | None:

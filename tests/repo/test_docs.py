@@ -36,6 +36,7 @@ LINK = re.compile(r"\]\(([^)#:\s]+)(?:#[^)\s]*)?\)")
 IMAGE_TAG = re.compile(r"(?:\bzerofleet-[a-z$-]+:|\bTAG=)(\d[\w.]*)")
 VIEW = re.compile(r"^CREATE VIEW (\w+)", re.MULTILINE)
 OF_A_FLEET = {
+    "mynets.py",
     "breakthrough.py",
     "go5.toml",
     "mine.toml",

@@ -24,6 +24,7 @@ RUNS = Path(__file__).parents[2] / "runs"
 NAMES = sorted(path.stem for path in OF_VERSION_1_0.glob("*.toml"))
 SHIPPED = [name for name in NAMES if not name.startswith("preset")]
 ADDED = {
+    "network.name": "residual",
     "rating.openings": [],
     "retention.max_disk_gb": 0.0,
     "search.decisive_moves": False,

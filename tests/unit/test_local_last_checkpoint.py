@@ -10,7 +10,7 @@ from zerofleet import games
 from zerofleet.config import RunConfig, run_from_values
 from zerofleet.config.fit import network_weights
 from zerofleet.errors import ConfigError
-from zerofleet.learning import PolicyValueNet
+from zerofleet.learning import make_network
 from zerofleet.learning.learner import Learner
 from zerofleet.local.start import LastCheckpoint
 from zerofleet.services.trainer.checkpoints import CheckpointFolder, TrainerState
@@ -48,6 +48,9 @@ ADAMW = {"optimizer": "adamw", "learning_rate": (0.002,)}
         ({"policy_head": "convolutional", "global_pooling": True}, {"final_planes_weight": 1.0}),
         ({"blocks": 2, "policy_head": "convolutional", "global_pooling": True}, {}),
         ({}, {"opponent_policy_weight": 0.1, "final_score_weight": 0.1}),
+        ({"name": "attention"}, {"final_planes_weight": 1.0}),
+        ({"name": "attention", "channels": 48, "global_pooling": True}, {"average_decay": 0.5}),
+        ({"name": "attention", "policy_head": "convolutional"}, ADAMW),
     ],
 )
 def test_a_network_that_was_trained_is_recognized(
@@ -125,5 +128,21 @@ def test_damaged_checkpoints_are_passed_over(tmp_path: Path) -> None:
 def test_the_weights_of_a_large_network_are_estimated(policy_head: str) -> None:
     spec = games.spec("go(size=9)")
     network = run({"blocks": 9, "channels": 96, "policy_head": policy_head}).network
-    weights = sum(each.numel() for each in PolicyValueNet(spec, network).parameters())
+    weights = sum(each.numel() for each in make_network(spec, network).parameters())
     assert network_weights(network, spec) == pytest.approx(weights, rel=0.02)
+
+
+def test_a_network_of_ones_own_is_left_to_the_trainer(tmp_path: Path) -> None:
+    own = {"name": "python:examples.networks:Perceptron", "width": 8}
+    values = {"name": "r", "preset": "plain", "game": GAME}
+    trained, other = (
+        run_from_values({**values, "network": network}) for network in (own, {**own, "width": 9})
+    )
+    found = checkpoint(tmp_path, trained)
+    found.check(trained, games.spec(GAME))
+    found.check(other, games.spec(GAME))
+    with pytest.raises(ConfigError, match=r"network.name = residual, but .* python:MODULE:CLASS"):
+        found.check(run({}), games.spec(GAME))
+    ours = checkpoint(tmp_path / "ours", run({}))
+    with pytest.raises(ConfigError, match=r"network.name = python:.* trained with residual"):
+        ours.check(trained, games.spec(GAME))

@@ -13,7 +13,7 @@ import pytest
 from zerofleet.config import NetworkSection
 from zerofleet.errors import IncompatibleModelError
 from zerofleet.games import spec
-from zerofleet.learning import PolicyValueNet, export_onnx
+from zerofleet.learning import export_onnx, make_network
 from zerofleet.models.driver import device_count, pinned_array
 from zerofleet.models.runtime import CPU, ONNX_NAMES, Provider
 from zerofleet.models.session import (
@@ -28,7 +28,7 @@ GAME = "tic_tac_toe"
 
 @cache
 def model_bytes(seed: int = 1) -> bytes:
-    network = PolicyValueNet(spec(GAME), NetworkSection(blocks=1, channels=8), seed=seed)
+    network = make_network(spec(GAME), NetworkSection(blocks=1, channels=8), seed=seed)
     return export_onnx(network, spec(GAME).observation_bytes, {})
 
 

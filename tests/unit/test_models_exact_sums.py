@@ -9,7 +9,7 @@ import pytest
 
 from zerofleet.config import NetworkSection
 from zerofleet.games import spec
-from zerofleet.learning import PolicyValueNet, export_onnx
+from zerofleet.learning import export_onnx, make_network
 from zerofleet.learning.export import random_positions
 from zerofleet.models import runtime
 from zerofleet.models.quantize import quantize_int8
@@ -28,7 +28,7 @@ def asked_again() -> Iterator[None]:
 
 
 def a_session() -> ModelSession:
-    network = PolicyValueNet(SPEC, NetworkSection(blocks=2, channels=16), seed=1)
+    network = make_network(SPEC, NetworkSection(blocks=2, channels=16), seed=1)
     positions = random_positions(SPEC, 64, np.random.default_rng(1))
     fp32 = export_onnx(network, SPEC.observation_bytes, {})
     return ModelSession(quantize_int8(fp32, positions), SPEC)

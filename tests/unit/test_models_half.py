@@ -8,7 +8,7 @@ from onnx import TensorProto, numpy_helper
 from zerofleet.config import NetworkSection
 from zerofleet.errors import IncompatibleModelError
 from zerofleet.games import spec
-from zerofleet.learning import PolicyValueNet, export_onnx
+from zerofleet.learning import export_onnx, make_network
 from zerofleet.learning.export import random_positions
 from zerofleet.models.graph import OPERATORS, has_half_weights
 from zerofleet.models.quantize import to_fp16
@@ -23,7 +23,7 @@ KINDS = [
 
 
 def exported(game: str, **options: bool) -> bytes:
-    network = PolicyValueNet(spec(game), NetworkSection(blocks=3, channels=12, **options), seed=4)
+    network = make_network(spec(game), NetworkSection(blocks=3, channels=12, **options), seed=4)
     return export_onnx(network, spec(game).observation_bytes, {"run": "a"})
 
 

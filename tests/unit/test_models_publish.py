@@ -16,7 +16,7 @@ from tests.support.killed_publication import STEPS
 from zerofleet.config import NetworkSection
 from zerofleet.errors import IncompatibleModelError
 from zerofleet.games import spec
-from zerofleet.learning import PolicyValueNet, export_onnx
+from zerofleet.learning import export_onnx, make_network
 from zerofleet.models.check import Golden, compare
 from zerofleet.models.folder import ModelFolder
 from zerofleet.models.publish import check_in_child, publish
@@ -25,10 +25,10 @@ from zerofleet.models.session import ModelSession
 
 @cache
 def exported() -> tuple[bytes, Golden]:
-    network = PolicyValueNet(spec("tic_tac_toe"), NetworkSection(blocks=1, channels=8), seed=1)
+    network = make_network(spec("tic_tac_toe"), NetworkSection(blocks=1, channels=8), seed=1)
     observations = np.random.default_rng(0).integers(0, 256, (16, 4), np.uint8)
     with torch.no_grad():
-        policy_logits, value = network.eval()(torch.from_numpy(observations))
+        policy_logits, value = network.eval().predict(torch.from_numpy(observations))
     golden = Golden(observations, policy_logits.numpy(), value.numpy())
     return export_onnx(network, 4, {}), golden
 

@@ -15,12 +15,13 @@ from onnx import numpy_helper
 from zerofleet.config import NetworkSection
 from zerofleet.errors import IncompatibleModelError
 from zerofleet.games import spec
-from zerofleet.learning import PolicyValueNet, export_onnx
+from zerofleet.learning import export_onnx, make_network
 from zerofleet.learning.export import random_positions
 from zerofleet.models.graph import OPERATORS
 from zerofleet.models.quantize import find_tower, observe, quantize_int8
 from zerofleet.models.session import ModelSession
 from zerofleet.models.variant import measure
+from zerofleet.network import Network
 
 BLOCKS = 3  # the third one pools
 KINDS = [
@@ -33,10 +34,10 @@ every_kind = pytest.mark.parametrize(("game", "options"), KINDS, ids=str)
 
 
 @cache
-def network(game: str, **options: bool) -> PolicyValueNet:
+def network(game: str, **options: bool) -> Network:
     """Weights and running figures away from their first values, as after training."""
     sizes = NetworkSection(blocks=BLOCKS, channels=12, **options)
-    network = PolicyValueNet(spec(game), sizes, seed=4)
+    network = make_network(spec(game), sizes, seed=4)
     generator = torch.Generator().manual_seed(4)
     with torch.no_grad():
         for name, tensor in network.state_dict().items():
@@ -148,10 +149,11 @@ def test_rounding_the_weights_does_not_shift_a_channel() -> None:
 
 
 def test_an_untrained_network() -> None:
-    """Its biases are all zero, which the exporter writes as one tensor under many names."""
-    fresh = PolicyValueNet(spec("connect_four"), NetworkSection(blocks=2, channels=8), seed=1)
+    """Its biases are all zero, which torch's exporter writes as one tensor under many names."""
+    fresh = make_network(spec("connect_four"), NetworkSection(blocks=2, channels=8), seed=1)
     fp32 = export_onnx(fresh, spec("connect_four").observation_bytes, {})
-    assert any(node.op_type == "Identity" for node in onnx.load_model_from_string(fp32).graph.node)
+    kinds = {node.op_type for node in onnx.load_model_from_string(fp32).graph.node}
+    assert "Identity" not in kinds
     int8 = quantize_int8(fp32, positions("connect_four", 1))
     sessions = [ModelSession(model, spec("connect_four")) for model in (fp32, int8)]
     assert measure(*sessions, positions("connect_four", 2)).policy_kl < 1e-4
@@ -187,7 +189,7 @@ def test_equal_input_gives_equal_bytes() -> None:
 
 
 def test_a_network_without_blocks_has_nothing_to_quantize() -> None:
-    small = PolicyValueNet(spec("tic_tac_toe"), NetworkSection(blocks=0, channels=4), seed=1)
+    small = make_network(spec("tic_tac_toe"), NetworkSection(blocks=0, channels=4), seed=1)
     with pytest.raises(IncompatibleModelError, match="nothing to quantize"):
         quantize_int8(export_onnx(small, 4, {}), positions("tic_tac_toe", 1))
 

@@ -11,7 +11,7 @@ from tritonclient.grpc import model_config_pb2 as triton
 
 from zerofleet.config import NetworkSection
 from zerofleet.games import spec
-from zerofleet.learning import PolicyValueNet, export_onnx
+from zerofleet.learning import export_onnx, make_network
 from zerofleet.models.folder import ModelFolder
 
 KINDS = {
@@ -29,7 +29,7 @@ def folder(tmp_path: Path) -> ModelFolder:
 def published(folder: ModelFolder, game: str, versions: int = 1) -> triton.ModelConfig:
     """Publish real models and read the configuration as Triton would: unknown fields fail."""
     for version in range(1, versions + 1):
-        network = PolicyValueNet(spec(game), NetworkSection(blocks=1, channels=8), seed=version)
+        network = make_network(spec(game), NetworkSection(blocks=1, channels=8), seed=version)
         content = export_onnx(network, spec(game).observation_bytes, {"version": str(version)})
         staged = folder.stage(content)
         folder.publish(staged)

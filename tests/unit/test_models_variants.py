@@ -22,7 +22,7 @@ from zerofleet.config import NetworkSection
 from zerofleet.database import Variant
 from zerofleet.errors import IncompatibleModelError
 from zerofleet.games import spec
-from zerofleet.learning import PolicyValueNet, export_onnx
+from zerofleet.learning import export_onnx, make_network
 from zerofleet.learning.export import random_positions
 from zerofleet.models import publish as publishing
 from zerofleet.models.check import Golden
@@ -38,10 +38,10 @@ DEADLINE = 120.0
 
 @cache
 def exported() -> tuple[bytes, Golden]:
-    network = PolicyValueNet(SPEC, NetworkSection(blocks=1, channels=8), seed=1)
+    network = make_network(SPEC, NetworkSection(blocks=1, channels=8), seed=1)
     observations = positions(16, 0).check
     with torch.no_grad():
-        policy_logits, value = network.eval()(torch.from_numpy(observations))
+        policy_logits, value = network.eval().predict(torch.from_numpy(observations))
     golden = Golden(observations, policy_logits.numpy(), value.numpy())
     return export_onnx(network, SPEC.observation_bytes, {}), golden
 
@@ -164,7 +164,7 @@ def test_refused_by_another_process(folder: ModelFolder, staged: StagedModel) ->
 
 
 def test_a_network_that_cannot_be_quantized_says_so(folder: ModelFolder) -> None:
-    small = PolicyValueNet(SPEC, NetworkSection(blocks=0, channels=4), seed=1)
+    small = make_network(SPEC, NetworkSection(blocks=0, channels=4), seed=1)
     staged = folder.stage(export_onnx(small, SPEC.observation_bytes, {}))
     variant, file = make_in_child(folder, staged, SPEC, "int8", request("int8"))
     assert file is None

@@ -8,10 +8,11 @@ import torch
 from torch import Tensor
 
 from zerofleet.config import NetworkSection
-from zerofleet.learning import Momentum, PolicyValueNet, export_onnx
-from zerofleet.learning.network import PooledResidualBlock, SqueezeExcitation, over_the_board
+from zerofleet.learning import Momentum, export_onnx, make_network
+from zerofleet.learning.residual import PooledResidualBlock, SqueezeExcitation, over_the_board
 from zerofleet.models.graph import Shape
 from zerofleet.models.session import ModelSession
+from zerofleet.network import Network
 
 OPTIONS = [
     {"global_pooling": pooling, "squeeze_excitation": squeeze}
@@ -44,7 +45,7 @@ def with_options(options: dict[str, bool]) -> NetworkSection:
     return NetworkSection(blocks=3, channels=8, value_hidden=16, **options)
 
 
-def lively(network: PolicyValueNet) -> PolicyValueNet:
+def lively(network: Network) -> Network:
     """Running figures and weights away from their first values, as after training."""
     generator = torch.Generator().manual_seed(4)
     with torch.no_grad():
@@ -64,13 +65,13 @@ def observations(board: Board, batch: int) -> Tensor:
 @pytest.mark.parametrize("board", BOARDS, ids=lambda board: str(board.observation_shape))
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 def test_the_exported_file_answers_as_torch_does(board: Board, options: dict[str, bool]) -> None:
-    network = lively(PolicyValueNet(board, with_options(options), seed=4)).eval()
+    network = lively(make_network(board, with_options(options), seed=4)).eval()
     inputs = observations(board, 33)
     exported = export_onnx(network, board.observation_bytes, {})
     session = ModelSession(exported, Shape(board.observation_bytes, board.num_actions))
     policy_logits, value = session.run(inputs.numpy())
     with torch.no_grad():
-        wanted_logits, wanted_value = network(inputs)
+        wanted_logits, wanted_value = network.predict(inputs)
     np.testing.assert_allclose(policy_logits, wanted_logits.numpy(), rtol=2e-3, atol=2e-3)
     np.testing.assert_allclose(value, wanted_value.numpy(), atol=1e-5)
 
@@ -80,10 +81,10 @@ def test_the_exported_file_answers_as_torch_does(board: Board, options: dict[str
 def test_every_parameter_learns_and_is_under_the_l2_term(
     board: Board, options: dict[str, bool]
 ) -> None:
-    network = PolicyValueNet(board, with_options(options), seed=4).train()
+    network = make_network(board, with_options(options), seed=4).train()
     parameters = dict(network.named_parameters())
     momentum = Momentum(parameters.values(), 0.9, l2=0.25)
-    policy_logits, value = network(observations(board, 64))
+    policy_logits, value = network.predict(observations(board, 64))
     (policy_logits.log_softmax(1)[:, 0].sum() + value.square().sum()).backward()
     for name, parameter in parameters.items():
         assert parameter.grad is not None, name
@@ -123,7 +124,7 @@ def test_a_pooling_block_carries_news_across_the_board() -> None:
 
 def test_plain_networks_did_not_change_with_the_options() -> None:
     """Checkpoints and seeds of runs without the options stay what they were."""
-    network = PolicyValueNet(BOARDS[0], NetworkSection(blocks=1, channels=2), seed=1)
+    network = make_network(BOARDS[0], NetworkSection(blocks=1, channels=2), seed=1)
     names = [name for name, _ in network.named_parameters() if name.startswith("tower.1")]
     assert names == [
         "tower.1.first.0.weight",

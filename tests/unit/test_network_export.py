@@ -10,16 +10,17 @@ import torch
 
 from zerofleet.config import NetworkSection
 from zerofleet.games import spec
-from zerofleet.learning import PolicyValueNet, export_onnx
+from zerofleet.learning import export_onnx, make_network
 from zerofleet.models.graph import OPERATORS
 from zerofleet.models.session import ModelSession
+from zerofleet.network import Network
 
 GAMES = ["connect_four", "tic_tac_toe"]
 
 
-def lively_network(game: str, **section: Any) -> PolicyValueNet:
+def lively_network(game: str, **section: Any) -> Network:
     """Weights and running figures away from their first values, as after training."""
-    network = PolicyValueNet(spec(game), NetworkSection(blocks=2, channels=16, **section), seed=4)
+    network = make_network(spec(game), NetworkSection(blocks=2, channels=16, **section), seed=4)
     generator = torch.Generator().manual_seed(4)
     with torch.no_grad():
         for name, tensor in network.state_dict().items():
@@ -48,7 +49,7 @@ def test_onnx_runtime_agrees_with_torch(game: str, section: dict[str, Any], batc
     session = ModelSession(export_onnx(network, size, {}), spec(game))
     policy_logits, value = session.run(observations)
     with torch.no_grad():
-        wanted_logits, wanted_value = network.eval()(torch.from_numpy(observations))
+        wanted_logits, wanted_value = network.eval().predict(torch.from_numpy(observations))
     assert policy_logits.dtype == np.float16
     assert value.dtype == np.float32
     np.testing.assert_allclose(policy_logits, wanted_logits.numpy(), rtol=2e-3, atol=2e-3)

@@ -9,10 +9,9 @@ import torch
 from torch import nn
 
 from zerofleet.config import NetworkSection
-from zerofleet.learning import AdamW, Momentum, Muon, PolicyValueNet, l2_penalty, losses
-from zerofleet.learning.loss import outcome_target
-from zerofleet.learning.network import UnpackBits
+from zerofleet.learning import AdamW, Momentum, Muon, l2_penalty, make_network
 from zerofleet.learning.optimizer import orthogonal
+from zerofleet.network import Network, Outputs, Targets, UnpackBits, data_losses, outcome_target
 
 
 @dataclass(frozen=True)
@@ -86,7 +85,7 @@ def parameters_by_hand(board: Board, section: NetworkSection) -> int:
     ],
 )
 def test_number_of_parameters(board: Board, section: NetworkSection, expected: int) -> None:
-    network = PolicyValueNet(board, section)
+    network = make_network(board, section)
     count = sum(parameter.numel() for parameter in network.parameters())
     assert count == parameters_by_hand(board, section)
     assert count == expected
@@ -94,9 +93,9 @@ def test_number_of_parameters(board: Board, section: NetworkSection, expected: i
 
 @pytest.mark.parametrize("board", [TIC_TAC_TOE, CONNECT_FOUR, Board((5, 4, 9), 40)])
 def test_shapes_of_the_answers(board: Board) -> None:
-    network = PolicyValueNet(board, NetworkSection(blocks=1, channels=8)).eval()
+    network = make_network(board, NetworkSection(blocks=1, channels=8)).eval()
     observations = torch.zeros(7, board.observation_bytes, dtype=torch.uint8)
-    policy_logits, value = network(observations)
+    policy_logits, value = network.predict(observations)
     assert policy_logits.shape == (7, board.num_actions)
     assert value.shape == (7,)
     assert value.abs().max() <= 1
@@ -104,10 +103,10 @@ def test_shapes_of_the_answers(board: Board) -> None:
 
 def test_first_weights_depend_on_the_seed_alone() -> None:
     torch.manual_seed(1)
-    first = PolicyValueNet(TIC_TAC_TOE, NetworkSection(blocks=1, channels=8), seed=5).state_dict()
+    first = make_network(TIC_TAC_TOE, NetworkSection(blocks=1, channels=8), seed=5).state_dict()
     torch.manual_seed(2)
-    again = PolicyValueNet(TIC_TAC_TOE, NetworkSection(blocks=1, channels=8), seed=5).state_dict()
-    other = PolicyValueNet(TIC_TAC_TOE, NetworkSection(blocks=1, channels=8), seed=6).state_dict()
+    again = make_network(TIC_TAC_TOE, NetworkSection(blocks=1, channels=8), seed=5).state_dict()
+    other = make_network(TIC_TAC_TOE, NetworkSection(blocks=1, channels=8), seed=6).state_dict()
     assert all(torch.equal(first[name], again[name]) for name in first)
     assert not torch.equal(first["tower.0.0.weight"], other["tower.0.0.weight"])
 
@@ -115,9 +114,9 @@ def test_first_weights_depend_on_the_seed_alone() -> None:
 @pytest.mark.parametrize("head", ["scalar", "outcome"])
 def test_untrained_network_has_no_opinion(head: Literal["scalar", "outcome"]) -> None:
     section = NetworkSection(blocks=5, channels=64, value_head=head)
-    network = PolicyValueNet(CONNECT_FOUR, section, seed=3).eval()
+    network = make_network(CONNECT_FOUR, section, seed=3).eval()
     bits = np.random.default_rng(0).integers(0, 256, (256, 16), np.uint8)
-    policy_logits, value = network(torch.from_numpy(bits))
+    policy_logits, value = network.predict(torch.from_numpy(bits))
     assert policy_logits.softmax(1).max() < 0.6
     assert value.abs().mean() < 0.3
 
@@ -125,17 +124,16 @@ def test_untrained_network_has_no_opinion(head: Literal["scalar", "outcome"]) ->
 def test_loss_by_hand() -> None:
     policy_logits = torch.tensor([[0.0, 0.0], [1.0, 3.0]])
     policy_target = torch.tensor([[0.5, 0.5], [0.0, 1.0]])
-    parts = losses(
-        policy_logits, torch.tensor([0.5, -1.0]), policy_target, torch.tensor([1.0, -1.0])
-    )
+    outputs = Outputs(policy_logits, torch.tensor([0.5, -1.0]), {})
+    parts = data_losses(outputs, Targets(policy_target, torch.tensor([1.0, -1.0]), {}))
     second = float(np.log(np.exp(1.0) + np.exp(3.0)) - 3.0)
-    assert parts.policy.item() == pytest.approx((np.log(2) + second) / 2, rel=1e-6)
-    assert parts.value.item() == pytest.approx((0.25 + 0.0) / 2)
+    assert parts["policy"].item() == pytest.approx((np.log(2) + second) / 2, rel=1e-6)
+    assert parts["value"].item() == pytest.approx((0.25 + 0.0) / 2)
 
 
-def two_alike() -> list[PolicyValueNet]:
+def two_alike() -> list[Network]:
     section = NetworkSection(blocks=1, channels=8)
-    return [PolicyValueNet(CONNECT_FOUR, section, seed=2) for _ in range(2)]
+    return [make_network(CONNECT_FOUR, section, seed=2) for _ in range(2)]
 
 
 def random_batches(batches: int) -> torch.Tensor:
@@ -143,13 +141,13 @@ def random_batches(batches: int) -> torch.Tensor:
     return torch.from_numpy(bits)
 
 
-def some_loss(network: PolicyValueNet, observations: torch.Tensor) -> torch.Tensor:
-    policy_logits, value = network(observations)
+def some_loss(network: Network, observations: torch.Tensor) -> torch.Tensor:
+    policy_logits, value = network.predict(observations)
     # Rows against each other: the gradients of two batches have little in common.
     return policy_logits.square().mean() + value[::2].sum() - value[1::2].sum()
 
 
-def go_backward(observations: torch.Tensor, *networks: PolicyValueNet) -> None:
+def go_backward(observations: torch.Tensor, *networks: Network) -> None:
     for network in networks:
         some_loss(network, observations).backward()
 
@@ -191,7 +189,7 @@ def test_adamw_goes_where_torchs_own_goes() -> None:
 
 def test_muon_goes_where_torchs_own_goes_and_momentum_moves_all_but_kernels() -> None:
     ours, reference = two_alike()
-    muon = Muon(ours.parameters(), 0.9, l2=0.01, weight_decay=1.0)
+    muon = Muon(ours, 0.9, l2=0.01, weight_decay=1.0)
     weights = list(reference.parameters())
     kernels = [weight for weight in weights if weight.ndim == 4 and weight.shape[2] == 3]
     others = [weight for weight in weights if all(weight is not kernel for kernel in kernels)]
@@ -261,13 +259,14 @@ def test_learns_a_fixed_set_of_positions(section: dict[str, Any]) -> None:
     actions = torch.from_numpy(generator.integers(0, 9, 24))
     policy_target = torch.nn.functional.one_hot(actions, 9).float()
     value_target = torch.from_numpy(generator.integers(-1, 2, 24)).float()
-    network = PolicyValueNet(TIC_TAC_TOE, NetworkSection(blocks=1, channels=16, **section), seed=1)
+    network = make_network(TIC_TAC_TOE, NetworkSection(blocks=1, channels=16, **section), seed=1)
     momentum = Momentum(network.parameters(), 0.9, l2=0.0)
+    targets = Targets(policy_target, value_target, {})
     for _ in range(150):
-        parts = losses(*network.for_losses(observations), policy_target, value_target)
-        (parts.policy + parts.value).backward()
+        parts = data_losses(network.outputs(observations), targets)
+        (parts["policy"] + parts["value"]).backward()
         momentum.step(0.05)
     with torch.no_grad():
-        policy_logits, value = network.eval()(observations)
+        policy_logits, value = network.eval().predict(observations)
     assert torch.equal(policy_logits.argmax(1), actions)
     assert (value - value_target).abs().max() < 0.3

@@ -8,7 +8,7 @@ from torch import nn
 
 from zerofleet.config import NetworkSection
 from zerofleet.errors import ConfigError
-from zerofleet.learning import PolicyValueNet
+from zerofleet.learning import make_network
 
 BATCH = 2
 Row = tuple[str, tuple[int, ...], int]  # layer, output without the batch, parameters
@@ -42,7 +42,7 @@ def shape_table(board: Board, network: NetworkSection) -> list[Row]:
     """A row for each layer that computes, in the order in which they do; no memory is used."""
     rows: list[Row] = []
     with torch.device("meta"):
-        built = PolicyValueNet(board, network).eval()
+        built = make_network(board, network).eval()
         for name, layer in built.named_modules():
             if isinstance(layer, nn.Conv2d | nn.BatchNorm2d | nn.Linear):
                 count = sum(parameter.numel() for parameter in layer.parameters())
@@ -53,7 +53,7 @@ def shape_table(board: Board, network: NetworkSection) -> list[Row]:
                 )
         planes, height, width = board.observation_shape
         packed = -(-planes * height * width // 8)
-        built(torch.zeros(BATCH, packed, dtype=torch.uint8))
+        built.predict(torch.zeros(BATCH, packed, dtype=torch.uint8))
     return rows
 
 
@@ -149,6 +149,6 @@ def test_every_block_has_a_gate_for_each_channel() -> None:
 
 
 def test_pooling_leaves_a_channel_to_be_pooled_for() -> None:
-    PolicyValueNet(GO_9, NetworkSection(blocks=3, channels=2, global_pooling=True))
+    make_network(GO_9, NetworkSection(blocks=3, channels=2, global_pooling=True))
     with pytest.raises(ConfigError, match=r"network\.channels = 1 leaves no channel"):
-        PolicyValueNet(GO_9, NetworkSection(blocks=3, channels=1, global_pooling=True))
+        make_network(GO_9, NetworkSection(blocks=3, channels=1, global_pooling=True))

@@ -13,15 +13,15 @@ import pytest
 import torch
 from zerofleet_core import ReplayBuffer, State
 
-from zerofleet.config import NetworkSection, RunConfig, run_from_values
+from zerofleet.config import RunConfig, run_from_values
 from zerofleet.errors import ConfigError
 from zerofleet.games import spec
-from zerofleet.learning import PolicyValueNet, export_onnx
+from zerofleet.learning import BoardNetwork, export_onnx, make_network
 from zerofleet.learning.learner import Learner
 from zerofleet.learning.loss import auxiliary_losses
 from zerofleet.learning.measurement import TrainBatch
-from zerofleet.learning.network import AuxiliaryHeads
 from zerofleet.learning.window import draw
+from zerofleet.network import Network, Shapes, Targets
 
 GO = "go(size=3,komi=0.5)"
 DRAWN = {"opponent_policy": 0.15, "final_planes": 1.5, "final_score": 0.5}
@@ -114,8 +114,7 @@ def test_each_key_asks_for_its_head_alone(target: str) -> None:
     moved: list[torch.Tensor] = []
     for weight in (WEIGHTS[target], 2 * WEIGHTS[target]):
         learner = Learner(spec(GO), a_run(weights={target: weight}))
-        assert learner.network.auxiliary is not None
-        assert learner.network.auxiliary.widths == {target: WIDTHS[target]}
+        assert learner.network.shapes.targets == {target: WIDTHS[target]}
         tower = next(learner.network.parameters())
         before = tower.detach().clone()
         learner.train(batch(target))
@@ -125,8 +124,8 @@ def test_each_key_asks_for_its_head_alone(target: str) -> None:
 
 
 def test_losses_by_hand() -> None:
-    heads = AuxiliaryHeads(spec(GO), NetworkSection(blocks=0, channels=2), [*WEIGHTS])
-    assert heads.drawn_width == 20
+    shapes = Shapes.of(spec(GO), [*WEIGHTS])
+    assert sum(shapes.drawn_targets.values()) == 20
     nan = float("nan")
     policy = torch.full((4, 10), 0.1)
     policy[0] = torch.tensor([0.96, 0.04] + [0.0] * 8)
@@ -139,7 +138,15 @@ def test_losses_by_hand() -> None:
     predicted[1, 19] = 2.0
     predicted[2, 20:] = torch.tensor([3.0, 0.0, 0.0] * 3 + [0.5])
     predicted.requires_grad_()
-    losses = auxiliary_losses(heads, predicted, policy, target)
+
+    def losses_of(target: torch.Tensor) -> dict[str, torch.Tensor]:
+        columns = torch.split(target, [*shapes.drawn_targets.values()], 1)
+        named = dict(zip(shapes.drawn_targets, columns, strict=True))
+        targets = Targets(policy, torch.zeros(4), named)
+        outputs = torch.split(predicted, [*shapes.targets.values()], 1)
+        return auxiliary_losses(dict(zip(shapes.targets, outputs, strict=True)), targets, shapes)
+
+    losses = losses_of(target)
     # The fourth root of 0.96 / 0.04, which is 24, is the ratio of the first two.
     first = 24**0.25 / (24**0.25 + 1)
     soft = np.log(9 + np.e) - first
@@ -154,11 +161,15 @@ def test_losses_by_hand() -> None:
     assert predicted.grad is not None
     assert predicted.grad.isfinite().all()
     assert not predicted.grad[3, 10:].any()
-    none = auxiliary_losses(heads, predicted, policy, torch.full((4, 20), nan))
+    none = losses_of(torch.full((4, 20), nan))
     assert {name: none[name].item() for name in DRAWN} == dict.fromkeys(DRAWN, 0.0)
 
 
-def exported(network: PolicyValueNet) -> onnx.GraphProto:
+def has_no_heads(network: Network) -> bool:
+    return isinstance(network, BoardNetwork) and network.auxiliary is None
+
+
+def exported(network: Network) -> onnx.GraphProto:
     return onnx.load_model_from_string(export_onnx(network, spec(GO).observation_bytes, {})).graph
 
 
@@ -173,9 +184,9 @@ def test_a_model_has_none_of_the_heads() -> None:
     learner = Learner(spec(GO), a_run(average_decay=0.5, average_every_steps=1))
     for _ in range(2):
         learner.train(batch(*WEIGHTS))
-    assert learner.published.auxiliary is None
+    assert has_no_heads(learner.published)
     for network in (learner.network, learner.published):
-        without = PolicyValueNet(spec(GO), a_run().network)
+        without = make_network(spec(GO), a_run().network)
         state = {n: t for n, t in network.state_dict().items() if not n.startswith("auxiliary.")}
         without.load_state_dict(state)
         ours, plain = exported(network), exported(without)
@@ -220,4 +231,4 @@ def test_a_checkpoint_goes_on_with_the_same_heads_only() -> None:
     # An average that was not asked for before begins with the weights.
     alone = Learner(spec(GO), a_run())
     after.restore(alone.state(), 0, 0)
-    assert after.published.auxiliary is None
+    assert has_no_heads(after.published)

@@ -120,7 +120,7 @@ def test_measurement_by_hand() -> None:
     observations, policy_target, value_target = batch(2)
     measured = learner.measure(traced(2))
     with torch.no_grad():
-        policy_logits, value = learner.network.eval()(torch.from_numpy(observations))
+        policy_logits, value = learner.network.eval().predict(torch.from_numpy(observations))
     log_policy = policy_logits.log_softmax(1).numpy()
     assert measured.positions == 32
     assert measured.policy_loss == pytest.approx(-(policy_target * log_policy).sum(1).mean(), 1e-5)

@@ -13,6 +13,7 @@ from collections.abc import Callable
 import typer
 
 from zerofleet import __version__
+from zerofleet.cli.check_network import check_network
 from zerofleet.cli.exam import exam
 from zerofleet.cli.gtp import gtp
 from zerofleet.cli.match import match
@@ -58,6 +59,7 @@ _EXAMPLES: dict[Callable[..., None], str] = {
     pgn: "zerofleet pgn runs/chess.toml --last 10 --folder games",
     exam: "zerofleet exam connect_four --model all",
     match: "zerofleet match 12 8 --games 100",
+    check_network: "zerofleet check-network runs/my-network.toml",
     migrate: "zerofleet migrate --database-url postgresql://owner@db/zerofleet",
     rollback: "zerofleet rollback connect_four --to 12",
     token: "zerofleet token ada --role viewer --tokens roles.toml",

@@ -135,6 +135,8 @@ def _sizes(settings: TrainerSection, max_length: int) -> Generator[Conflict]:
 
 
 def _policy_head(network: NetworkSection, sizes: _Board) -> Generator[Conflict]:
+    if network.is_own:
+        return
     _, rows, columns = sizes.observation_shape
     points, actions = rows * columns, sizes.num_actions
     if network.policy_head == "convolutional" and actions not in (points, points + 1):
@@ -154,6 +156,8 @@ def _policy_head(network: NetworkSection, sizes: _Board) -> Generator[Conflict]:
 
 def _memory(network: NetworkSection, sizes: _Board) -> Generator[Conflict]:
     """Refuse a network whose training needs more memory than this machine has."""
+    if network.is_own:
+        return
     weights = network_weights(network, sizes)
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     if weights * _TRAINED_BYTES > memory:

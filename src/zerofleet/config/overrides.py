@@ -23,6 +23,7 @@ SET_VARIABLE = f"{ENV_PREFIX}SET"
 """Variable with keys of the run file, such as ``search.c_puct=2,rating.anchors=["random"]``."""
 
 _OPENING, _CLOSING = "([{", ")]}"
+_NAMED = (["game"], ["network"])  # sections that a run file may give as their name alone
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,17 +195,20 @@ def _override(source: str, text: str) -> Override | str:
         try:
             decoded = json.loads(value)
         except (ValueError, RecursionError):
-            if path != ["game"]:
+            if path not in _NAMED:
                 name = source.rstrip(": ")
                 equals = "=" if source.startswith(SET_VARIABLE) else " "
                 way = f"or one key of it, as {name}{equals}{key}.KEY=VALUE"
                 hint = way if example is None else f"such as {json.dumps(example)}"
                 return f"{label}: give JSON, {hint}"
-        if path == ["game"] and isinstance(decoded, str):
-            path = ["game", "name"]
+        if path in _NAMED and isinstance(decoded, str):
+            path = [*path, "name"]
     elif field is not None:
         with contextlib.suppress(ValidationError):  # the run's own check reports the text
             decoded = TypeAdapter[object](cast("Any", field.annotation)).validate_python(decoded)
+    elif path[0] == "network":  # a key of a network of one's own
+        with contextlib.suppress(ValueError, RecursionError):
+            decoded = json.loads(value)
     return Override(label, ".".join(path), decoded)
 
 

@@ -25,6 +25,7 @@ from zerofleet.config.training import (
     OverfitSection,
     RetentionSection,
     TrainerSection,
+    is_own_network,
 )
 from zerofleet.prediction import Precision, VariantPrecision
 
@@ -252,11 +253,14 @@ class RunConfig(RunFileTable):
     def _on_a_preset(
         cls, values: dict[str, Any], handler: ModelWrapValidatorHandler[Self], info: ValidationInfo
     ) -> Self:
-        if isinstance(values.get("game"), str):
-            values = {**values, "game": {"name": values["game"]}}
+        for section in ("game", "network"):
+            if isinstance(values.get(section), str):
+                values = {**values, section: {"name": values[section]}}
         preset = values.get("preset")
         # The field's own check reports an unknown preset.
         base = PRESETS.get(preset, {}) if isinstance(preset, str) else {}
+        if is_own_network(values.get("network")):
+            base = {section: keys for section, keys in base.items() if section != "network"}
         run = handler(merge(base, values))
         if info.context != EACH_KEY_ALONE:
             found = [conflict.message for conflict in conflicts(run, values)]

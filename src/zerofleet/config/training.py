@@ -3,18 +3,35 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, cast
 
-from pydantic import AfterValidator, Field
+from pydantic import (
+    AfterValidator,
+    Field,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
 
 from zerofleet.config.section import BASIC, Section
 
 
 class NetworkSection(Section):
-    """``[network]``: the residual network with the papers' two heads."""
+    """``[network]``: the residual network with the papers' two heads, or a class of your own.
 
+    ``network = "python:MODULE:CLASS"`` names a class derived from ``zerofleet.network.Network``;
+    the section's other keys are then the fields of its ``Options``.
+    """
+
+    name: str = Field(
+        default="residual", pattern=r"^(residual$|attention$|python:)", json_schema_extra=BASIC
+    )
+    """``residual``; ``attention`` for a tower of attention between points, with a head for each 16
+    channels; or ``python:MODULE:CLASS`` for a network of your own."""
+    options: dict[str, Any] = Field(default={}, exclude=True)
+    """Keys of a network of your own."""
     blocks: int = Field(default=4, ge=0, le=512, json_schema_extra=BASIC)
-    """Number of residual blocks. More blocks learn more from a position and cost more time."""
+    """Number of blocks. More blocks learn more from a position and cost more time."""
     channels: int = Field(default=48, ge=1, le=4096, json_schema_extra=BASIC)
     """Filters of every convolution of the tower. More filters learn more from a position and cost
     more time."""
@@ -39,6 +56,33 @@ class NetworkSection(Section):
     section 3.3). Switch it on for boards of 9x9 and more."""
     squeeze_excitation: bool = False
     """Let each block scale its filters by a summary of the whole board (Hu et al. 2018)."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _keys_of_own_class(cls, values: object) -> object:
+        """Collect the keys of a network of one's own, whose class says which it has."""
+        if not is_own_network(values):
+            return values
+        given = cast("dict[str, Any]", values)
+        options = {key: each for key, each in given.items() if key not in ("name", "options")}
+        return {"name": given["name"], "options": {**given.get("options", {}), **options}}
+
+    @model_serializer(mode="wrap")
+    def _flat(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return {"name": self.name, **self.options} if self.is_own else handler(self)
+
+    @property
+    def is_own(self) -> bool:
+        """Whether a class of your own is the network."""
+        return self.name.startswith("python:")
+
+
+def is_own_network(values: object) -> bool:
+    """Return whether the values of ``[network]`` name a class of one's own."""
+    if isinstance(values, NetworkSection):
+        return values.is_own
+    name = cast("dict[str, object]", values).get("name") if isinstance(values, dict) else None
+    return isinstance(name, str) and name.startswith("python:")
 
 
 def _ascending(steps: tuple[int, ...]) -> tuple[int, ...]:
@@ -188,6 +232,11 @@ class TrainerSection(Section):
             "final_score": self.final_score_weight,
         }
         return {name: weight for name, weight in weights.items() if weight > 0}
+
+    @property
+    def weights_of_losses(self) -> dict[str, float]:
+        """Weight of each loss by its name; 1 for names that are not in it."""
+        return {"value": self.value_loss_weight, **self.auxiliary_weights}
 
     @property
     def drawn_targets(self) -> list[str]:

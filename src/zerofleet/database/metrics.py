@@ -44,7 +44,9 @@ _TRAIN_METRICS = (
     "value_gap",
     "overfit",
     "calibration",
+    "own_losses",
 )
+_JSON = ("calibration", "own_losses")
 
 TRAINING_WARNINGS = "SELECT warning, detail, at FROM training_warnings WHERE run = :run ORDER BY at"
 """Query with the rows of ``TrainingWarning``."""
@@ -192,10 +194,11 @@ class Metrics(ConnectionPool):
             raise ValueError(f"unknown metrics {sorted(unknown)}: known are {_TRAIN_METRICS}")
         columns = ", ".join(values)
         placeholders = ", ".join(
-            f"CAST(:{name} AS jsonb)" if name == "calibration" else f":{name}" for name in values
+            f"CAST(:{name} AS jsonb)" if name in _JSON else f":{name}" for name in values
         )
-        if values.get("calibration") is not None:
-            values = {**values, "calibration": json.dumps(values["calibration"])}
+        for name in _JSON:
+            if values.get(name) is not None:
+                values = {**values, name: json.dumps(values[name])}
         updates = ", ".join(f"{name} = excluded.{name}" for name in (*values, "epoch", "at"))
         self._run(
             f"INSERT INTO train_metrics (run, step, split, epoch, {columns}) "

@@ -313,7 +313,7 @@ def smaller_network(
         observation_shape: (planes, rows, columns) of the game.
         rows_per_second: positions per second that inference could evaluate with it; above 0.
     """
-    if rows_per_second >= _SLOW_ROWS_PER_SECOND:
+    if network.is_own or rows_per_second >= _SLOW_ROWS_PER_SECOND:
         return None
     planes, rows, columns = observation_shape
 

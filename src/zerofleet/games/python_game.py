@@ -615,13 +615,20 @@ def load_class_rules(name: str) -> ClassRules:
     return ClassRules(name, found)
 
 
-def import_class(name: str) -> type[Any]:
+def import_class(
+    name: str, kind: str = "game", example: str = "python:examples.domineering:Domineering"
+) -> type[Any]:
     """Return the class of a name; its module may be in the working directory.
 
     Services run in the folder where ``zerofleet up`` was started, so the same name means the same
     class to all of them. In a container the module is installed, or its folder is on
     ``PYTHONPATH``. The working directory is not searched first for other modules: ``redis.py``
     there must not replace the library.
+
+    Args:
+        name: ``python:MODULE:CLASS``.
+        kind: what the class is, for messages.
+        example: a name of this kind, for messages.
 
     Raises:
         ConfigError: the name is not of that form, the module does not import, or has no such class.
@@ -631,36 +638,36 @@ def import_class(name: str) -> type[Any]:
     parts = module_name.split(".")
     if not all(map(str.isidentifier, [class_name, *parts])) or parts[-1] == "py":
         raise ConfigError(
-            f"game '{name}' is not of the form python:MODULE:CLASS, as in "
-            "python:examples.domineering:Domineering; a module is named with dots, without .py"
+            f"{kind} '{name}' is not of the form python:MODULE:CLASS, as in {example}; a module is "
+            "named with dots, without .py"
         )
-    module = _import(name, module_name)
+    module = _import(f"{kind} '{name}'", module_name)
     found = getattr(module, class_name, None)
     if isinstance(found, type):
         return found
     classes = [key for key, value in vars(module).items() if isinstance(value, type)]
     nearest = difflib.get_close_matches(class_name, classes, n=1, cutoff=0.5)
     hint = f"; did you mean '{nearest[0]}'?" if nearest else ""
-    raise ConfigError(f"game '{name}': module {module_name} has no class {class_name}{hint}")
+    raise ConfigError(f"{kind} '{name}': module {module_name} has no class {class_name}{hint}")
 
 
-def _import(name: str, module_name: str) -> ModuleType:
+def _import(label: str, module_name: str) -> ModuleType:
     here = os.getcwd()
     if here not in sys.path and "" not in sys.path:
-        sys.path.append(here)  # last, for imports of the game's module
+        sys.path.append(here)  # last, for imports of the class's module
     try:
         _import_from(here, module_name.partition(".")[0])
         return importlib.import_module(module_name)
     except ModuleNotFoundError as error:
         if error.name is not None and f"{module_name}.".startswith(f"{error.name}."):
             raise ConfigError(
-                f"game '{name}': no module {error.name} is installed or lies in {here}; "
+                f"{label}: no module {error.name} is installed or lies in {here}; "
                 "start from the folder that holds it, or put that folder on PYTHONPATH"
             ) from error
-        raise ConfigError(f"game '{name}': its module does not import: {error}") from error
+        raise ConfigError(f"{label}: its module does not import: {error}") from error
     except Exception as error:
         raise ConfigError(
-            f"game '{name}': its module does not import: {type(error).__name__}: {error}"
+            f"{label}: its module does not import: {type(error).__name__}: {error}"
         ) from error
 
 

@@ -4,8 +4,10 @@ Architecture and loss follow AlphaGo Zero (Silver et al., Nature 550, 2017, Meth
 architecture" and "Optimisation"). Pooled blocks, auxiliary heads, the average of weights and the
 scaled loss are options.
 
-- ``network``: tower, heads and auxiliary heads; ``loss``: their losses; ``optimizer``: SGD with
-  momentum, AdamW, Muon.
+- ``build``: the network that a run file names; ``residual``: our network, whose tower may be
+  that of ``attention``.
+- ``loss``: losses of the auxiliary heads; ``optimizer``: SGD with momentum, AdamW, Muon, and the
+  average of weights.
 - ``learner``: gradient steps, and their precision; ``measurement``: a network's quality of
   prediction.
 - ``window``: the recent games, read in commit order, with a validation set, and the train bucket:
@@ -14,22 +16,22 @@ scaled loss are options.
 - ``export``: the ONNX file, and the golden positions that check it.
 """
 
+from zerofleet.learning.build import make_network
 from zerofleet.learning.export import export_onnx
 from zerofleet.learning.learner import Learner
-from zerofleet.learning.loss import Losses, LossScale, l2_penalty, losses
-from zerofleet.learning.network import PolicyValueNet, WeightAverage
-from zerofleet.learning.optimizer import AdamW, Momentum, Muon
+from zerofleet.learning.loss import LossScale, l2_penalty
+from zerofleet.learning.optimizer import AdamW, Momentum, Muon, WeightAverage
+from zerofleet.learning.residual import BoardNetwork
 
 __all__ = [
     "AdamW",
+    "BoardNetwork",
     "Learner",
     "LossScale",
-    "Losses",
     "Momentum",
     "Muon",
-    "PolicyValueNet",
     "WeightAverage",
     "export_onnx",
     "l2_penalty",
-    "losses",
+    "make_network",
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Mapping, Sequence
+from functools import reduce
 from typing import Literal
 
 import torch
@@ -12,13 +13,15 @@ from torch import Tensor, nn
 from zerofleet.config import RunConfig
 from zerofleet.errors import ConfigError
 from zerofleet.fleet.figures import Measurement
-from zerofleet.learning.loss import LossScale, auxiliary_losses, l2_penalty, losses
+from zerofleet.learning.build import make_network, widest
+from zerofleet.learning.loss import LossScale, l2_penalty
 from zerofleet.learning.measurement import TracedBatch, TrainBatch, measurement
-from zerofleet.learning.network import BoardShape, PolicyValueNet, WeightAverage
-from zerofleet.learning.optimizer import AdamW, Momentum, Muon
+from zerofleet.learning.optimizer import AdamW, Momentum, Muon, WeightAverage
 from zerofleet.learning.schedule import learning_rate
+from zerofleet.network import BoardShape, Network, Outputs, Targets
 
 Wanted = Literal["auto", "off", "bf16", "fp16"]
+_MAIN = ("policy", "value")
 _BF16_CHANNELS = 32  # channels from which a network gains by bf16 on a CPU
 # Constants of mallopt in glibc's malloc.h.
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
@@ -39,15 +42,14 @@ class Precision:
         # bf16 has float32's range; only fp16 loses small gradients
         self.loss_scale = LossScale() if self.dtype is torch.float16 else None
 
-    def predict(
-        self, network: Callable[[Tensor], tuple[Tensor, ...]], observations: Tensor
-    ) -> tuple[Tensor, ...]:
+    def predict(self, network: Callable[[Tensor], Outputs], observations: Tensor) -> Outputs:
         """Return the network's outputs in float32, computed in this precision."""
         if self.dtype is None:
             return network(observations)
         with torch.autocast(self._device.type, dtype=self.dtype):
-            answers = network(observations)
-        return tuple(answer.float() for answer in answers)
+            found = network(observations)
+        named = {name: each.float() for name, each in found.named.items()}
+        return Outputs(found.policy_logits.float(), found.value.float(), named)
 
     def scaled(self, loss: Tensor) -> Tensor:
         """Return the loss to differentiate."""
@@ -122,9 +124,9 @@ class Learner:
         keep_freed_memory()
         self._settings = settings = run.trainer
         self._team = team or Team()
-        self._auxiliary_weights = settings.auxiliary_weights
-        network = PolicyValueNet(spec, run.network, run.seed, list(self._auxiliary_weights))
+        network = make_network(spec, run.network, run.seed, list(settings.auxiliary_weights))
         self.network = network.to(self._team.device).train()
+        self._loss_weights = settings.weights_of_losses | dict(network.loss_weights)
         self.step = 0
         self.samples = 0  # positions drawn, by all processes
         self.seconds = 0.0  # seconds of training, which the caller measures
@@ -133,19 +135,18 @@ class Learner:
             self._optimizer = AdamW(parameters, settings.momentum, settings.weight_decay)
         elif settings.optimizer == "muon":
             self._optimizer = Muon(
-                parameters, settings.momentum, settings.l2, settings.weight_decay
+                self.network, settings.momentum, settings.l2, settings.weight_decay
             )
         else:
             self._optimizer = Momentum(parameters, settings.momentum, settings.l2)
-        self._precision = Precision(
-            settings.mixed_precision, self._team.device, run.network.channels
-        )
+        channels = widest(network) if run.network.is_own else run.network.channels
+        self._precision = Precision(settings.mixed_precision, self._team.device, channels)
         decay = settings.average_decay
         self._average = WeightAverage(self.network, decay) if decay else None
         self._running_figures = _running_figures(self.network)
         self._gradient_norm: Tensor | None = None
         self._auxiliary_losses: Mapping[str, Tensor] = {}
-        self._forward = self.network.for_losses
+        self._forward = self.network.outputs
         if settings.compile:
             self._forward = torch.compile(self._forward)  # pyright: ignore[reportUnknownMemberType]
 
@@ -160,7 +161,7 @@ class Learner:
         return self._settings.budget_used(self.samples, self.seconds)
 
     @property
-    def published(self) -> PolicyValueNet:
+    def published(self) -> Network:
         """The network to measure and publish: the average of snapshots, if there is one."""
         return self.network if self._average is None else self._average.network
 
@@ -171,7 +172,7 @@ class Learner:
 
     @property
     def auxiliary_losses(self) -> dict[str, float]:
-        """Return the losses of the last step's share of a batch by target; empty without heads."""
+        """Return the losses of the last step's share of a batch, but policy and value, by name."""
         return {name: loss.item() for name, loss in self._auxiliary_losses.items()}
 
     def train(self, batch: TrainBatch) -> None:
@@ -180,15 +181,9 @@ class Learner:
 
     def train_on(self, share: TrainBatch) -> None:
         """Take one gradient step on this process's share of a batch."""
-        observations, policy_target, value_target, *auxiliary = self._tensors(share)
-        policy_logits, value, *predicted = self._precision.predict(self._forward, observations)
-        parts = losses(policy_logits, value, policy_target, value_target)
-        loss = parts.policy + self._settings.value_loss_weight * parts.value
-        if (heads := self.network.auxiliary) is not None:
-            added = auxiliary_losses(heads, predicted[0], policy_target, *auxiliary)
-            self._auxiliary_losses = {name: part.detach() for name, part in added.items()}
-            weighted = [self._auxiliary_weights[name] * part for name, part in added.items()]
-            loss = loss + torch.stack(weighted).sum()
+        parts = self.losses_of(share)
+        self._auxiliary_losses = {name: parts[name].detach() for name in parts if name not in _MAIN}
+        loss = self.total(parts)
         self._precision.scaled(loss).backward()  # pyright: ignore[reportUnknownMemberType]
         gradient = self._optimizer.gradient
         self._team.average([gradient])
@@ -199,11 +194,33 @@ class Learner:
             self._optimizer.clear()
         self._team.average(self._running_figures)
         self.step += 1
-        self.samples += len(observations) * self._team.size
+        self.samples += len(share[0]) * self._team.size
         every = self._settings.average_every_steps
         if self._average is not None and (self.step < every or self.step % every == 0):
             # until the first snapshot the average is the network itself
             self._average.add(self.network, max(1, self.step // every))
+
+    def losses_of(self, share: TrainBatch) -> dict[str, Tensor]:
+        """Return the network's losses on a batch by name, each a scalar."""
+        observations, policy_target, value_target, *drawn = self._tensors(share)
+        outputs = self._precision.predict(self._forward, observations)
+        targets = Targets(policy_target, value_target, self._named_targets(drawn))
+        return self.network.losses(outputs, targets)
+
+    def _named_targets(self, drawn: Sequence[Tensor]) -> dict[str, Tensor]:
+        widths = self.network.shapes.drawn_targets
+        if not widths:
+            return {}
+        columns = torch.split(drawn[0], list(widths.values()), 1)
+        return dict(zip(widths, columns, strict=True))
+
+    def total(self, parts: Mapping[str, Tensor]) -> Tensor:
+        """Return the weighted sum of ``losses_of``, which a step minimises."""
+        weighted = {name: self._loss_weights.get(name, 1.0) * part for name, part in parts.items()}
+        main = [weighted.pop(name) for name in _MAIN if name in weighted]
+        if weighted:
+            main.append(torch.stack(list(weighted.values())).sum())
+        return reduce(torch.add, main)
 
     def measure(self, traced: TracedBatch) -> Measurement:
         """Predict a batch, in full precision, without learning from it.
@@ -232,10 +249,10 @@ class Learner:
         )
 
     @torch.no_grad()
-    def _measured(self, traced: TracedBatch, network: PolicyValueNet) -> Measurement:
+    def _measured(self, traced: TracedBatch, network: Network) -> Measurement:
         observations = self._tensors(traced.batch)[0]
         was_training = network.training
-        policy_logits, value = network.eval()(observations)
+        policy_logits, value = network.eval().predict(observations)
         network.train(was_training)
         penalty = l2_penalty(network.parameters(), self._settings.l2)
         weight = self._settings.value_loss_weight
@@ -288,7 +305,7 @@ class Learner:
     def start_from(self, weights: Mapping[str, Tensor]) -> None:
         """Begin with the weights of another run's network, and with a new optimizer.
 
-        Auxiliary heads that they lack keep their first weights.
+        What only training needs keeps its first weights where they lack it.
 
         Args:
             weights: tensors named as in ``state()``: ``network.tower.0.0.weight`` and so on.
@@ -298,7 +315,8 @@ class Learner:
         """
         ours = self.network.state_dict()
         given = {name: each for name, each in _below("network", weights).items() if name in ours}
-        heads = {name: each for name, each in ours.items() if name.startswith("auxiliary.")}
+        extra = self.network.training_only
+        heads = {name: each for name, each in ours.items() if name.partition(".")[0] in extra}
         if difference := _difference(heads | given, ours):
             raise ConfigError(
                 f"the starting weights are of a different network ({difference}): give [network] "

@@ -1,70 +1,30 @@
-"""The loss of AlphaGo Zero: ``l = (z - v)^2 - pi^T log p + c * |theta|^2``.
+"""Losses of the auxiliary heads, the penalty on weights, and the scale of half precision.
 
-If a network distinguishes win, draw and loss, the first term is a cross-entropy. The last term is
-not computed at each step: the optimizers with such a term add its gradient, ``2 * c * theta``, to
-the others'. Auxiliary heads have their own losses. ``LossScale`` keeps small gradients above the
-smallest number of half precision.
+The loss of AlphaGo Zero is ``l = (z - v)^2 - pi^T log p + c * |theta|^2``. Its first two terms are
+``zerofleet.network.data_losses``. The last term is not computed at each step: the optimizers with
+such a term add its gradient, ``2 * c * theta``, to the others'. ``LossScale`` keeps small gradients
+above the smallest number of half precision.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+import math
+from collections.abc import Iterable, Mapping
 from functools import partial
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from zerofleet.learning.network import AuxiliaryHeads
+from zerofleet.network import Shapes, Targets
 
 FIRST_SCALE = 2.0**16
 GROWTH_STEPS = 2_000
 SOFT_TEMPERATURE = 4.0
 
 
-@dataclass(frozen=True, slots=True)
-class Losses:
-    """The data terms of the loss, each a scalar averaged over the batch."""
-
-    policy: Tensor  # cross-entropy -pi^T log p, nats
-    value: Tensor  # squared error (z - v)^2, or cross-entropy of win, draw and loss, nats
-
-
-def losses(
-    policy_logits: Tensor, value: Tensor, policy_target: Tensor, value_target: Tensor
-) -> Losses:
-    """Compare predictions with the results of the search and of the game.
-
-    Args:
-        policy_logits: ``[batch, num_actions]`` float32.
-        value: ``[batch]`` float32, or logits of win, draw and loss ``[batch, 3]``.
-        policy_target: ``[batch, num_actions]`` float32, the search's policy (pi).
-        value_target: ``[batch]`` float32, the result or lambda-return for the player to move (z).
-    """
-    return Losses(
-        policy=functional.cross_entropy(policy_logits, policy_target),
-        value=functional.mse_loss(value, value_target)
-        if value.dim() == 1
-        else functional.cross_entropy(value, outcome_target(value_target)),
-    )
-
-
-def outcome_target(value_target: Tensor) -> Tensor:
-    """Return probabilities of win, draw and loss ``[batch, 3]`` for values ``[batch]`` in [-1, 1].
-
-    Models the game as two half-point coin tosses with win probability p = (1 + value) / 2: win p^2,
-    draw 2p(1-p), loss (1-p)^2. A won or lost result is then certain, and P(win) - P(loss) is the
-    value. Putting all uncertainty into draws would give the same value. But where draws are rare, a
-    network that expects draws learns a small advantage a fifth as fast, because a softmax near 1
-    hardly moves. Therefore a draw, too, is half of each.
-    """
-    half = (1 + value_target) / 2
-    return torch.stack([half.square(), 2 * half * (1 - half), (1 - half).square()], 1)
-
-
 def auxiliary_losses(
-    heads: AuxiliaryHeads, predicted: Tensor, policy_target: Tensor, *drawn: Tensor
+    predicted: Mapping[str, Tensor], targets: Targets, shapes: Shapes
 ) -> dict[str, Tensor]:
     """Return the loss of each auxiliary head by name: the mean over positions with the target.
 
@@ -73,25 +33,20 @@ def auxiliary_losses(
     squared error.
 
     Args:
-        predicted: ``[batch, sum of widths]`` float32, from ``AuxiliaryHeads.forward``.
-        policy_target: ``[batch, num_actions]`` float32.
-        drawn: the other heads' targets ``[batch, drawn_width]``, from
-            ``ReplayBuffer.sample_with_auxiliary``: the score in points, NaN where a position has no
-            target. A loss without any target is 0. Processes that share a batch take the mean over
-            their own positions.
+        predicted: by name ``[batch, numbers]`` float32; the score in sides of the board.
+        targets: the score in points. A loss without any target is 0. Processes that share a batch
+            take the mean over their own positions.
+        shapes: sizes of the game.
     """
-    soft = [softened(policy_target)] if "soft_policy" in heads.widths else []
-    target = torch.cat([*soft, *drawn], 1)
     row_losses = {
         "soft_policy": _policy_losses,
         "opponent_policy": _policy_losses,
         "final_planes": _plane_losses,
-        "final_score": partial(_score_losses, side=heads.side),
+        "final_score": partial(_score_losses, side=math.sqrt(shapes.points)),
     }
     found: dict[str, Tensor] = {}
-    widths = list(heads.widths.values())
-    columns = (torch.split(each, widths, 1) for each in (predicted, target))
-    for name, ours, wanted in zip(heads.widths, *columns, strict=True):
+    for name, ours in predicted.items():
+        wanted = softened(targets.policy) if name == "soft_policy" else targets.named[name]
         is_known = ~wanted[:, 0].isnan()
         each = row_losses[name](ours, wanted.nan_to_num())
         found[name] = torch.where(is_known, each, 0.0).sum() / is_known.sum().clamp(min=1)

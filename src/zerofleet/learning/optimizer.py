@@ -7,12 +7,15 @@ minute.
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
 import torch
 from torch import Tensor, nn
+
+from zerofleet.network import Network
 
 
 class _Optimizer(ABC):
@@ -160,21 +163,20 @@ class Muon(Momentum):
     other weights take the step of ``Momentum``, at the same rate.
 
     Args:
-        parameters: see ``_Optimizer``.
+        network: see ``_Optimizer`` for its parameters. Its ``matrices`` take such steps.
         momentum: share of the velocity that is kept at each step.
         l2: as in ``Momentum``, for all weights except such kernels.
         weight_decay: weight decay of such kernels.
     """
 
-    def __init__(
-        self, parameters: Iterable[nn.Parameter], momentum: float, l2: float, weight_decay: float
-    ) -> None:
-        super().__init__(parameters, momentum, l2)
+    def __init__(self, network: Network, momentum: float, l2: float, weight_decay: float) -> None:
+        super().__init__(network.parameters(), momentum, l2)
+        matrices = {id(each) for each in network.matrices()}
         self._weight_decay = weight_decay
         self._penalty = torch.full_like(self._weights, 2 * l2)
         self._kernels: dict[tuple[int, int], list[slice]] = defaultdict(list)  # by rows and columns
         for parameter in self._parameters:
-            if parameter.ndim == 4 and parameter[0, 0].numel() > 1:
+            if id(parameter) in matrices:
                 first, size, rows = parameter.storage_offset(), parameter.numel(), len(parameter)
                 place = slice(first, first + size)
                 self._kernels[rows, size // rows].append(place)
@@ -215,3 +217,43 @@ def orthogonal(matrices: Tensor) -> Tensor:
         factor = torch.baddbmm(square, square, square, beta=-4.7750, alpha=2.0315)
         found = torch.baddbmm(found, factor, found, beta=3.4445)
     return found
+
+
+class WeightAverage:
+    """The exponential average (EMA) of a network's snapshots, steadier than the last one.
+
+    ``average = decay * average + (1 - decay) * snapshot``, for weights and running statistics. For
+    the first ``1 / (1 - decay)`` snapshots it is the plain mean. Otherwise the first snapshot, of a
+    network that knows little, would have the largest weight for a long time.
+
+    Wu 2019 (arXiv 1902.10565), appendix C ("weight averaging", after Izmailov et al. 2018). Batch
+    normalisation's running means and variances are averaged with the weights, so the average needs
+    no pass over data.
+
+    Args:
+        network: copied without what only training needs; ``network`` of the average stays in
+            evaluation mode.
+        decay: share that is kept at each snapshot.
+    """
+
+    def __init__(self, network: Network, decay: float) -> None:
+        self._decay = decay
+        self.network = copy.deepcopy(network).eval().requires_grad_(False)
+        for name in network.training_only:
+            setattr(self.network, name, None)
+
+    @torch.no_grad()
+    def add(self, snapshot: Network, number: int) -> None:
+        """Add a snapshot.
+
+        Args:
+            snapshot: a network of the same sizes; only read.
+            number: number of the snapshot; 1 is the first, which replaces the untrained weights.
+        """
+        share = max(1.0 - self._decay, 1.0 / number)
+        ours, theirs = self.network.state_dict(), snapshot.state_dict()
+        for name, average in ours.items():
+            if average.is_floating_point():
+                average.lerp_(theirs[name], share)
+            else:
+                average.copy_(theirs[name])  # a count of batches

@@ -79,7 +79,9 @@ class LastCheckpoint:
         if mistakes:
             raise ConfigError(*mistakes)
         planes, rows, columns = spec.observation_shape
-        shape = (self._size("tower.0.0.weight", 1), self._size("value_head.2.weight", 1))
+        if run.network.is_own:
+            return  # the trainer compares its sizes
+        shape = (input_planes(self.shapes), self._size("value_head.2.weight", 1))
         if shape != (planes, self._size("value_head.0.0.weight") * rows * columns):
             raise ConfigError(
                 f"{self.path} was trained on other input planes of {self.game} than this zerofleet "
@@ -89,6 +91,8 @@ class LastCheckpoint:
     def _differences(self, run: RunConfig, spec: GameSpec) -> list[tuple[str, object, object]]:
         """Return key, value of the run file and value of the checkpoint where they differ."""
         wanted = {f"network.{key}": value for key, value in run.network}
+        if run.network.is_own:
+            wanted["network.name"] = OWN
         found = {f"network.{key}": value for key, value in network_keys(self.shapes).items()}
         offered = {
             "soft_policy": True,
@@ -118,8 +122,19 @@ class LastCheckpoint:
         return any(name.startswith(start) for name in self.shapes)
 
 
+OWN = "python:MODULE:CLASS"
+
+
+def input_planes(shapes: Mapping[str, tuple[int, ...]]) -> int:
+    """Return the input planes of one of our networks."""
+    first = "network.tower.0.0.weight"
+    return shapes[first if first in shapes else "network.tower.embed.weight"][1]
+
+
 def network_keys(shapes: Mapping[str, tuple[int, ...]]) -> dict[str, object]:
     """Return the keys of ``[network]`` that the shapes of a network's tensors show.
+
+    They do not show which class a network of one's own is: its name is ``OWN``.
 
     Args:
         shapes: by name; names of the network's tensors begin with ``network.``.
@@ -131,29 +146,32 @@ def network_keys(shapes: Mapping[str, tuple[int, ...]]) -> dict[str, object]:
     def has(start: str) -> bool:
         return any(name.startswith(start) for name in shapes)
 
-    blocks = len({name.split(".")[2] for name in shapes if _in_tower(name)}) - 1
+    is_attention = has("network.tower.embed.")
+    if not is_attention and not has("network.tower.0.0."):
+        return {"name": OWN}
+    start = "network.tower.blocks." if is_attention else "network.tower."
+    numbers = {name.removeprefix(start).split(".")[0] for name in shapes if name.startswith(start)}
+    blocks = len(numbers) if is_attention else len(numbers) - 1
     is_convolutional = has("network.policy_head.points.")
     has_filters = has("network.policy_head.filters.")
     filters = "policy_head.filters.0.weight" if has_filters else "policy_head.0.0.weight"
     keys: dict[str, object] = {
+        "name": "attention" if is_attention else "residual",
         "blocks": blocks,
-        "channels": size("tower.0.0.weight"),
+        "channels": size("tower.embed.weight" if is_attention else "tower.0.0.weight"),
         "policy_channels": size(filters),
         "policy_head": "convolutional" if is_convolutional else "dense",
         "value_channels": size("value_head.0.0.weight"),
         "value_hidden": size("value_head.2.weight"),
         "value_head": "scalar" if size("value_head.4.weight") == 1 else "outcome",
     }
-    if blocks >= _POOLED_EVERY or not is_convolutional:  # otherwise no shape reveals it
-        has_block = any(".first_norm." in name for name in shapes)
-        keys["global_pooling"] = has_block or has("network.policy_head.last.")
-    if blocks:
+    has_pooled_block = not is_attention and any(".first_norm." in name for name in shapes)
+    # Otherwise no shape reveals it.
+    if not is_convolutional or (blocks >= _POOLED_EVERY and not is_attention):
+        keys["global_pooling"] = has_pooled_block or has("network.policy_head.last.")
+    if blocks and not is_attention:
         keys["squeeze_excitation"] = any(".gate." in name for name in shapes)
     return keys
-
-
-def _in_tower(name: str) -> bool:
-    return name.startswith("network.tower.")
 
 
 def toml_text(value: object) -> str:

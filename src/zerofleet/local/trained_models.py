@@ -22,7 +22,15 @@ from zerofleet.config import INITIAL_WEIGHTS, Overrides, RunConfig, load_run
 from zerofleet.database import Database, migrate
 from zerofleet.errors import ConfigError
 from zerofleet.local.data_folder import DataFolder, full_disk_named
-from zerofleet.local.start import LastCheckpoint, Start, network_keys, tensor_shapes, toml_text
+from zerofleet.local.start import (
+    OWN,
+    LastCheckpoint,
+    Start,
+    input_planes,
+    network_keys,
+    tensor_shapes,
+    toml_text,
+)
 from zerofleet.local.stores import Stores
 from zerofleet.models.folder import ModelFolder
 
@@ -147,13 +155,16 @@ class StartingWeights:
                 f"{run.game.name}: give a model of the same game"
             )
         wanted, shapes = dict(run.network), tensor_shapes(BytesIO(self.content))
+        if run.network.is_own:
+            wanted["name"] = OWN
         mistakes = [
             f"network.{key} = {toml_text(wanted[key])}, but the model of --from {self.source} has "
             f"{toml_text(value)}: set that value in the run file"
             for key, value in network_keys(shapes).items()
             if wanted[key] != value
         ]
-        if not mistakes and shapes["network.tower.0.0.weight"][1] != spec.observation_shape[0]:
+        is_ours = not run.network.is_own and not mistakes
+        if is_ours and input_planes(shapes) != spec.observation_shape[0]:
             mistakes = [
                 f"the model of --from {self.source} has other input planes than this version of "
                 f"{self.game}: it is of another zerofleet"
@@ -181,7 +192,7 @@ class StartingWeights:
 
 
 def published_weights(checkpoint: bytes) -> bytes:
-    """Return the weights that a checkpoint's trainer would publish, and its auxiliary heads.
+    """Return the weights that a checkpoint's trainer would publish, and what only training needs.
 
     Args:
         checkpoint: the safetensors file of a checkpoint.
@@ -195,8 +206,8 @@ def published_weights(checkpoint: bytes) -> bytes:
         for name, each in tensors.items()
         if name.startswith(start)
     }
-    heads = {name: each for name, each in tensors.items() if name.startswith("network.auxiliary.")}
-    return save(heads | published)
+    trained = {name: each for name, each in tensors.items() if name.startswith("network.")}
+    return save(trained | published)
 
 
 def _publish(database: Database, models: ModelFolder, model_bytes: bytes, run: RunConfig) -> None:

@@ -18,11 +18,12 @@ is the batch, and no operator may touch it: a prediction costs the same in any b
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from zerofleet.errors import IncompatibleModelError
+from zerofleet.models.operators import ITEM_BYTES, OPERATORS, TensorShape
 from zerofleet.prediction import OBSERVATION
 
 OPSET = 17  # operators mean other things in others
@@ -33,7 +34,6 @@ MOST_NODES = 1 << 14
 MOST_NUMBERS = 1 << 26
 MOST_OPERATIONS = 1 << 35
 
-_MOST_KERNEL = 3  # a runtime may copy the input this many times, squared, for a convolution
 _MOST_CHARACTERS = 60  # an error repeats no more than this of a file's text
 _KEYS = 1 << 32  # other readers cut a larger key of a field to 32 bits, and read another field
 
@@ -50,7 +50,6 @@ _TENSOR_EXTERNAL, _TENSOR_LOCATION = 13, 14
 _VALUE_NAME, _VALUE_TYPE, _TYPE_TENSOR, _TENSOR_SHAPE, _SHAPE_DIM, _DIM_VALUE = 1, 2, 1, 2, 1, 1
 _IS_FLOAT, _IS_INT, _IS_TENSOR, _IS_INTS = 1, 2, 4, 7  # types of attributes
 _INT64, _FLOAT16 = 7, 10
-_ITEM_BYTES = {1: 4, 2: 1, 3: 1, 6: 4, _INT64: 8, _FLOAT16: 2}  # float, uint8, int8, int32, half
 _DEFAULT_DOMAINS = (b"", b"ai.onnx")
 
 
@@ -223,29 +222,6 @@ def varint(message: memoryview, position: int) -> tuple[int, int]:
     raise IncompatibleModelError("the file is not an ONNX model, or is cut off")
 
 
-class _Tensor(NamedTuple):
-    """A constant's shape, or the shape of one position's share of a tensor."""
-
-    shape: tuple[int, ...]
-    constant: bool = False
-    integers: tuple[int, ...] | None = None  # the values, for a constant of 64-bit integers
-
-    @property
-    def size(self) -> int:
-        return math.prod(self.shape)
-
-
-_Attributes = Mapping[str, int | tuple[int, ...] | _Tensor]
-_Answer = tuple[tuple[int, ...], int]
-_Rule = Callable[[_Attributes, Sequence[_Tensor]], _Answer]
-"""From attributes and inputs to the output's shape and the number of multiplications."""
-
-
-class _Operator(NamedTuple):
-    rule: _Rule
-    attributes: tuple[str, ...] = ()
-
-
 def graph_cost(graph: memoryview) -> Cost:
     """Compute the cost of a graph of allowed operators.
 
@@ -253,11 +229,11 @@ def graph_cost(graph: memoryview) -> Cost:
         IncompatibleModelError: it costs more than the bounds above, its batch axis does not stay
             what it is, or a size is not known from the file alone.
     """
-    tensors, nodes = dict[str, _Tensor](), list[memoryview]()
+    tensors, nodes = dict[str, TensorShape](), list[memoryview]()
     for field in fields(graph):
         if field.number == _GRAPH_INPUT:
             name, shape = _graph_input(field.payload)
-            _add(tensors, name, _Tensor(shape))
+            _add(tensors, name, TensorShape(shape))
         elif field.number == _GRAPH_INITIALIZER:
             _add(tensors, _text(field.payload, _TENSOR_NAME), _constant(field.payload))
         elif field.number == _GRAPH_NODE:
@@ -277,7 +253,7 @@ class _Reader:
         tensors: by name: the input and the weights.
     """
 
-    def __init__(self, tensors: dict[str, _Tensor]) -> None:
+    def __init__(self, tensors: dict[str, TensorShape]) -> None:
         self._tensors = tensors
         # Numbers that may still be computed from constants alone: as many as the file holds.
         self._unfolded = sum(tensor.size for tensor in tensors.values() if tensor.constant)
@@ -295,13 +271,16 @@ class _Reader:
                 f"node {name[:_MOST_CHARACTERS]!r} ({operator}): {error}"
             ) from error
 
-    def _output(self, operator: str, node: memoryview) -> _Tensor:
+    def _output(self, operator: str, node: memoryview) -> TensorShape:
         rule, known = OPERATORS[operator]
         attributes = _attributes(node, known)
-        inputs = [self._find(name) for name in _texts(node, _NODE_INPUT)]
+        names = _texts(node, _NODE_INPUT)
+        if operator == "Clip":  # either bound may be left out
+            names = [name for name in names if name]
+        inputs = [self._find(name) for name in names]
         if operator == "Constant":
             value = attributes.get("value")
-            if inputs or not isinstance(value, _Tensor):
+            if inputs or not isinstance(value, TensorShape):
                 raise ValueError("it has no value")
             return value
         if all(tensor.constant for tensor in inputs):
@@ -318,244 +297,24 @@ class _Reader:
                 f"up to here, one position takes {self.operations} operations, "
                 f"more than {MOST_OPERATIONS}"
             )
-        return _Tensor(shape)
+        return TensorShape(shape)
 
-    def _folded(self, operator: str, inputs: Sequence[_Tensor]) -> _Tensor:
+    def _folded(self, operator: str, inputs: Sequence[TensorShape]) -> TensorShape:
         """The output of a node that a runtime computes when it loads the model."""
         if operator not in ("Identity", "DequantizeLinear") or not inputs:
             raise ValueError("it computes with constants alone, at load")
         self._unfolded -= inputs[0].size
         if self._unfolded < 0:
             raise ValueError("more numbers are computed from constants alone than the file holds")
-        return _Tensor(inputs[0].shape, constant=True)
+        return TensorShape(inputs[0].shape, constant=True)
 
-    def _find(self, name: str) -> _Tensor:
+    def _find(self, name: str) -> TensorShape:
         if name not in self._tensors:
             raise ValueError(f"it reads {name[:_MOST_CHARACTERS]!r}, which comes later or never")
         return self._tensors[name]
 
 
-def _same(_: _Attributes, inputs: Sequence[_Tensor]) -> _Answer:
-    data, *others = inputs
-    _need(not data.constant and all(other.constant for other in others), "its inputs are unusual")
-    return data.shape, 0
-
-
-def _cast(attributes: _Attributes, inputs: Sequence[_Tensor]) -> _Answer:
-    _need(attributes.get("to") in _ITEM_BYTES, "it casts to another type than numbers of ours")
-    return _same(attributes, inputs)
-
-
-def _elementwise(_: _Attributes, inputs: Sequence[_Tensor]) -> _Answer:
-    first, second = inputs
-    if first.constant or second.constant:  # a constant of more axes would meet the batch's
-        data, other = (second, first) if first.constant else (first, second)
-        _need(len(other.shape) <= len(data.shape), "a constant meets the axis of the batch")
-        missing = len(data.shape) - len(other.shape)
-        first, second = data, _Tensor((1,) * missing + other.shape)
-    _need(len(first.shape) == len(second.shape), "its inputs have different numbers of axes")
-    pairs = list(zip(first.shape, second.shape, strict=True))
-    _need(all(a == b or 1 in (a, b) for a, b in pairs), "the shapes of its inputs do not fit")
-    return tuple(b if a == 1 else a for a, b in pairs), 0
-
-
-def _conv(attributes: _Attributes, inputs: Sequence[_Tensor]) -> _Answer:
-    data, weights, *bias = inputs
-    _same(attributes, inputs)
-    _need(len(bias) <= 1, "it has too many inputs")
-    _need(len(data.shape) == 3 and len(weights.shape) == 4, "its convolution is not over planes")
-    channels, *board = data.shape
-    outputs, weight_channels, *kernel = weights.shape
-    _need(weight_channels == channels, "the shapes of its inputs do not fit")
-    _need(max(kernel) <= _MOST_KERNEL, f"its kernel is larger than {_MOST_KERNEL}")
-    ones, pads = (1, 1), _integers(attributes, "pads", (0, 0, 0, 0))
-    _need(
-        attributes.get("group", 1) == 1
-        and attributes.get("strides", ones) == ones
-        and attributes.get("dilations", ones) == ones
-        and attributes.get("kernel_shape", tuple(kernel)) == tuple(kernel)
-        and len(pads) == 4
-        and all(0 <= pad < _MOST_KERNEL for pad in pads),
-        "its convolution is unusual",
-    )
-    out = [board[axis] + pads[axis] + pads[axis + 2] - kernel[axis] + 1 for axis in (0, 1)]
-    _need(min(out) > 0, "its kernel is larger than the board")
-    return (outputs, *out), outputs * channels * math.prod((*kernel, *out))
-
-
-def _gemm(attributes: _Attributes, inputs: Sequence[_Tensor]) -> _Answer:
-    data, weights, *bias = inputs
-    _same(attributes, inputs)
-    _need(len(bias) <= 1 and attributes.get("transA", 0) == 0, "its product is unusual")
-    _need(all(len(b.shape) <= 1 for b in bias), "its bias has too many axes")
-    if attributes.get("transB", 0) == 1:
-        weights = _Tensor(weights.shape[::-1], constant=True)
-    _need(len(data.shape) == 1, "its product is unusual")
-    return _product(data, weights)
-
-
-def _matmul(attributes: _Attributes, inputs: Sequence[_Tensor]) -> _Answer:
-    data, weights = inputs
-    _same(attributes, inputs)
-    return _product(data, weights)
-
-
-def _product(data: _Tensor, weights: _Tensor) -> _Answer:
-    _need(
-        len(data.shape) >= 1 and len(weights.shape) == 2 and data.shape[-1] == weights.shape[0],
-        "the shapes of its inputs do not fit",
-    )
-    return (*data.shape[:-1], weights.shape[1]), data.size * weights.shape[1]
-
-
-def _gather(attributes: _Attributes, inputs: Sequence[_Tensor]) -> _Answer:
-    data, places = inputs
-    axis = _integer(attributes, "axis", 0)
-    if data.constant:
-        _need(axis == 0 and len(data.shape) >= 1, "it gathers along another axis than the first")
-        return places.shape + data.shape[1:], 0
-    _need(places.constant, "it gathers one position's numbers by another's")
-    _check_axes([axis], data)
-    return data.shape[: axis - 1] + places.shape + data.shape[axis:], 0
-
-
-def _flatten(attributes: _Attributes, inputs: Sequence[_Tensor]) -> _Answer:
-    [data] = inputs
-    _check_axis_one(attributes)
-    return (data.size,), 0
-
-
-def _reshape(attributes: _Attributes, inputs: Sequence[_Tensor]) -> _Answer:
-    data, shape = inputs
-    _same(attributes, inputs)
-    batch, *rest = _known(shape)
-    _need(
-        batch == -1 and min(rest, default=1) > 0 and math.prod(rest) == data.size,
-        "it changes the number of positions",
-    )
-    return tuple(rest), 0
-
-
-def _slice(attributes: _Attributes, inputs: Sequence[_Tensor]) -> _Answer:
-    data, *places = inputs
-    _same(attributes, inputs)
-    starts, ends, axes, steps = map(_known, places)
-    _need(set(steps) == {1} and len(set(axes)) == len(axes), "its slice is unusual")
-    _check_axes(axes, data)
-    sizes = list(data.shape)
-    for start, end, axis in zip(starts, ends, axes, strict=True):
-        sizes[axis - 1] = len(range(*slice(start, end).indices(sizes[axis - 1])))
-    return tuple(sizes), 0
-
-
-def _concat(attributes: _Attributes, inputs: Sequence[_Tensor]) -> _Answer:
-    axis = _integer(attributes, "axis", 0)
-    _need(not any(each.constant for each in inputs), "it joins constants with what is computed")
-    _check_axes([axis], inputs[0])
-    others = {(*t.shape[: axis - 1], -1, *t.shape[axis:]) for t in inputs}
-    _need(len(others) == 1, "the shapes of its inputs do not fit")
-    sizes = list(inputs[0].shape)
-    sizes[axis - 1] = sum(t.shape[axis - 1] for t in inputs)
-    return tuple(sizes), 0
-
-
-def _squeeze(attributes: _Attributes, inputs: Sequence[_Tensor]) -> _Answer:
-    data, axes = inputs
-    _same(attributes, inputs)
-    gone = _known(axes)
-    _check_axes(gone, data)
-    _need(all(data.shape[axis - 1] == 1 for axis in gone), "it removes an axis that is not 1")
-    return tuple(n for axis, n in enumerate(data.shape, 1) if axis not in gone), 0
-
-
-def _unsqueeze(attributes: _Attributes, inputs: Sequence[_Tensor]) -> _Answer:
-    data, axes = inputs
-    _same(attributes, inputs)
-    [axis] = _known(axes)
-    _need(1 <= axis <= len(data.shape) + 1, "it touches the axis of the batch")
-    return (*data.shape[: axis - 1], 1, *data.shape[axis - 1 :]), 0
-
-
-def _reduce(attributes: _Attributes, inputs: Sequence[_Tensor]) -> _Answer:
-    [data] = inputs
-    axes = _integers(attributes, "axes", ())
-    _need(axes != (), "it touches the axis of the batch")
-    _check_axes(axes, data)
-    kept = attributes.get("keepdims", 1) == 1
-    sizes = [
-        1 if axis in axes else n for axis, n in enumerate(data.shape, 1) if kept or axis not in axes
-    ]
-    return tuple(sizes), 0
-
-
-def _softmax(attributes: _Attributes, inputs: Sequence[_Tensor]) -> _Answer:
-    _check_axis_one(attributes)
-    return _same(attributes, inputs)
-
-
-OPERATORS: Mapping[str, _Operator] = {
-    "Add": _Operator(_elementwise),
-    "Cast": _Operator(_cast, ("to",)),
-    "Concat": _Operator(_concat, ("axis",)),
-    "Constant": _Operator(_same, ("value",)),
-    "Conv": _Operator(_conv, ("dilations", "group", "kernel_shape", "pads", "strides")),
-    "DequantizeLinear": _Operator(_same, ("axis",)),
-    "Flatten": _Operator(_flatten, ("axis",)),
-    "Gather": _Operator(_gather, ("axis",)),
-    "Gemm": _Operator(_gemm, ("alpha", "beta", "transA", "transB")),
-    "Identity": _Operator(_same),
-    "MatMul": _Operator(_matmul),
-    "Mul": _Operator(_elementwise),
-    "QuantizeLinear": _Operator(_same, ("axis",)),
-    "ReduceMax": _Operator(_reduce, ("axes", "keepdims")),
-    "ReduceMean": _Operator(_reduce, ("axes", "keepdims")),
-    "Relu": _Operator(_same),
-    "Reshape": _Operator(_reshape, ("allowzero",)),
-    "Slice": _Operator(_slice),
-    "Softmax": _Operator(_softmax, ("axis",)),
-    "Squeeze": _Operator(_squeeze),
-    "Sub": _Operator(_elementwise),
-    "Tanh": _Operator(_same),
-    "Unsqueeze": _Operator(_unsqueeze),
-}
-"""The operators that a model may hold, each with its rule and its attributes."""
-
-
-def _need(fits: bool, reason: str) -> None:
-    if not fits:
-        raise ValueError(reason)
-
-
-def _check_axes(axes: Sequence[int], data: _Tensor) -> None:
-    inner = range(1, len(data.shape) + 1)
-    _need(all(axis in inner for axis in axes), "it touches the axis of the batch, or none")
-
-
-def _check_axis_one(attributes: _Attributes) -> None:
-    _need(attributes.get("axis", 1) == 1, "it touches the axis of the batch")
-
-
-def _integer(attributes: _Attributes, name: str, default: int) -> int:
-    value = attributes.get(name, default)
-    if not isinstance(value, int):
-        raise ValueError(f"its attribute {name} is not an integer")
-    return value
-
-
-def _integers(attributes: _Attributes, name: str, default: tuple[int, ...]) -> tuple[int, ...]:
-    value = attributes.get(name, default)
-    if isinstance(value, int | _Tensor):
-        raise ValueError(f"its attribute {name} is not a list of integers")
-    return value
-
-
-def _known(tensor: _Tensor) -> tuple[int, ...]:
-    if tensor.integers is None:
-        raise ValueError("a size or an axis is not a constant")
-    return tensor.integers
-
-
-def _add(tensors: dict[str, _Tensor], name: str, tensor: _Tensor) -> None:
+def _add(tensors: dict[str, TensorShape], name: str, tensor: TensorShape) -> None:
     if name in tensors:
         raise IncompatibleModelError(f"two tensors are called {name[:_MOST_CHARACTERS]!r}")
     tensors[name] = tensor
@@ -574,7 +333,7 @@ def _graph_input(message: memoryview) -> tuple[str, tuple[int, ...]]:
     return name, (sizes[1],)
 
 
-def _constant(message: memoryview) -> _Tensor:
+def _constant(message: memoryview) -> TensorShape:
     """Read a tensor of the file, and its numbers if they may be a shape."""
     shape, kinds = list[int](), list[int]()
     for field in fields(message):
@@ -584,18 +343,18 @@ def _constant(message: memoryview) -> _Tensor:
             kinds.append(field.value)
     raw = _only(message, _TENSOR_RAW)
     kind = kinds[0] if len(kinds) == 1 else 0
-    if kind not in _ITEM_BYTES or min(shape, default=1) < 0:
+    if kind not in ITEM_BYTES or min(shape, default=1) < 0:
         raise IncompatibleModelError("the model holds weights of a foreign type")
-    if math.prod(shape) * _ITEM_BYTES[kind] != len(raw):
+    if math.prod(shape) * ITEM_BYTES[kind] != len(raw):
         raise IncompatibleModelError("the model holds weights of another size than their shape")
     integers = tuple(memoryview(bytes(raw)).cast("q")) if kind == _INT64 else None
-    return _Tensor(tuple(shape), True, integers)
+    return TensorShape(tuple(shape), True, integers)
 
 
 def _attributes(
     node: memoryview, known: Sequence[str]
-) -> dict[str, int | tuple[int, ...] | _Tensor]:
-    found = dict[str, int | tuple[int, ...] | _Tensor]()
+) -> dict[str, int | tuple[int, ...] | TensorShape]:
+    found = dict[str, int | tuple[int, ...] | TensorShape]()
     for field in fields(node):
         if field.number != _NODE_ATTRIBUTE:
             continue
@@ -606,7 +365,7 @@ def _attributes(
     return found
 
 
-def _attribute(message: memoryview) -> int | tuple[int, ...] | _Tensor:
+def _attribute(message: memoryview) -> int | tuple[int, ...] | TensorShape:
     """Read a value of the type that the attribute declares; of a float, that there is one."""
     kinds, numbers, lists = list[int](), list[int](), list[int]()
     for field in fields(message):

@@ -188,26 +188,22 @@ class Tower:
 def find_tower(graph: GraphProto) -> Tower:
     """Find the tower of a network as ``zerofleet.learning.export_onnx`` writes it.
 
-    Args:
-        graph: copies of initializers under another name are removed from it, which is how the
-            exporter writes equal biases.
-
     Raises:
         IncompatibleModelError: there is none.
     """
-    _remove_copies(graph)
     constants = {tensor.name for tensor in graph.initializer}
     constants |= {node.output[0] for node in graph.node if node.op_type == "Constant"}
     nodes = [
         node
         for node in _behind_the_first_convolution(graph)
-        if (node.op_type == "Conv" and max(_kernel(node)) > 1)
+        if (node.op_type == "Conv" and max(_kernel(node)) > 1 and _groups(node) == 1)
         or (node.op_type in {"Add", "Mul"} and constants.isdisjoint(node.input))
     ]
     convolutions = tuple(node for node in nodes if node.op_type == "Conv")
     if not convolutions:
         raise IncompatibleModelError(
-            "the model has nothing to quantize: it is a first convolution and heads, without blocks"
+            "the model has nothing to quantize: no convolution of more than one point comes after "
+            "the first one"
         )
     rectified = _rectified(graph, {node.output[0] for node in nodes})
     inputs = [name for node in nodes for name in activations(node)]
@@ -220,24 +216,13 @@ def find_tower(graph: GraphProto) -> Tower:
     )
 
 
+def _groups(node: NodeProto) -> int:
+    return next((each.i for each in node.attribute if each.name == "group"), 1)
+
+
 def activations(node: NodeProto) -> Sequence[str]:
     """The inputs of a node of the tower that are no weights."""
     return node.input[:1] if node.op_type == "Conv" else node.input
-
-
-def _remove_copies(graph: GraphProto) -> None:
-    initializers = {tensor.name for tensor in graph.initializer}
-    originals = {
-        node.output[0]: node.input[0]
-        for node in graph.node
-        if node.op_type == "Identity" and node.input[0] in initializers
-    }
-    kept = [node for node in graph.node if node.output[0] not in originals]
-    for node in kept:
-        for place, name in enumerate(node.input):
-            node.input[place] = originals.get(name, name)
-    del graph.node[:]
-    graph.node.extend(kept)
 
 
 def _behind_the_first_convolution(graph: GraphProto) -> list[NodeProto]:

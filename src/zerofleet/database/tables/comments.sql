@@ -327,6 +327,8 @@ COMMENT ON COLUMN train_metrics.final_planes_loss IS
 COMMENT ON COLUMN train_metrics.final_score_loss IS
     'Huber loss of the final lead in the same batch, in sides of the board; null: the head has no '
     'weight.';
+COMMENT ON COLUMN train_metrics.own_losses IS
+    'Losses of a network of your own on the same batch, by name; null: it has none.';
 COMMENT ON COLUMN train_metrics.window_limit IS
     'Maximum of positions in the window at that time.';
 COMMENT ON COLUMN train_metrics.policy_gap IS

@@ -21,6 +21,7 @@ SELECT
     t.opponent_policy_loss,
     t.final_planes_loss,
     t.final_score_loss,
+    t.own_losses,
     t.distinct_share,
     t.age_games,
     t.window_positions,

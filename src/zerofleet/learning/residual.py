@@ -13,16 +13,16 @@ teaches which of the other actions come close to the best one.
 
 from __future__ import annotations
 
-import copy
-import math
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from zerofleet.config import NetworkSection, check_policy_head
+from zerofleet.learning.attention import AttentionTower
+from zerofleet.learning.loss import auxiliary_losses
+from zerofleet.network import Network, Outputs, Shapes, Targets, data_losses
 
 POOLED_EVERY = 3
 SQUEEZE_RATIO = 4
@@ -180,163 +180,108 @@ def pooled_channels(channels: int) -> int:
     return max(1, channels // POOLED_SHARE)
 
 
-class BoardShape(Protocol):
-    """The sizes of a game that the heads depend on; ``zerofleet_core.GameSpec`` has them."""
-
-    @property
-    def observation_shape(self) -> tuple[int, int, int]:
-        """Planes, rows and columns."""
-        ...
-
-    @property
-    def num_actions(self) -> int:
-        """Number of actions of the game, legal or not."""
-        ...
-
-    @property
-    def num_final_planes(self) -> int:
-        """Number of planes that describe the game's end."""
-        ...
-
-    @property
-    def has_final_score(self) -> bool:
-        """Whether the game has a score at its end."""
-        ...
-
-
 class AuxiliaryHeads(nn.Module):
-    """A head for each target in addition to policy and value, in the order of a batch's columns.
+    """A head for each target in addition to policy and value.
 
     Args:
-        spec: the game; targets that it does not have get no head.
+        shapes: sizes of the game, and the targets.
         network: channels of the tower, and the sizes of policy and value heads, which these use
             too.
-        targets: ``soft_policy``, and names of ``zerofleet_core.ReplayBuffer``.
     """
 
-    def __init__(self, spec: BoardShape, network: NetworkSection, targets: Sequence[str]) -> None:
+    def __init__(self, shapes: Shapes, network: NetworkSection) -> None:
         super().__init__()
-        _, rows, columns = spec.observation_shape
-        points, channels, hidden = rows * columns, network.channels, network.value_hidden
-        widths = {
-            "soft_policy": spec.num_actions,
-            "opponent_policy": spec.num_actions,
-            "final_planes": spec.num_final_planes * points,
-            "final_score": int(spec.has_final_score),
-        }
-        self.widths = {name: width for name, width in widths.items() if name in targets and width}
-        """Number of outputs of each head for a position."""
-        self.drawn_width = sum(self.widths.values()) - self.widths.get("soft_policy", 0)
-        """Total width of the heads whose targets come from the replay buffer."""
-        self.side = math.sqrt(points)
-        """Side of the board, in points: the unit of the score."""
-        if "soft_policy" in self.widths:
-            self.soft_policy = policy_head(network, points, spec.num_actions)
-        if "opponent_policy" in self.widths:
-            self.opponent_policy = policy_head(network, points, spec.num_actions)
-        if "final_planes" in self.widths:
-            self.final_planes = nn.Conv2d(channels, spec.num_final_planes, 1)
-        if "final_score" in self.widths:
+        points, channels, hidden = shapes.points, network.channels, network.value_hidden
+        self.names = list(shapes.targets)
+        if "soft_policy" in self.names:
+            self.soft_policy = policy_head(network, points, shapes.num_actions)
+        if "opponent_policy" in self.names:
+            self.opponent_policy = policy_head(network, points, shapes.num_actions)
+        if "final_planes" in self.names:
+            self.final_planes = nn.Conv2d(channels, shapes.final_planes, 1)
+        if "final_score" in self.names:
             self.final_score = nn.Sequential(
                 nn.Linear(2 * channels, hidden), nn.ReLU(inplace=True), nn.Linear(hidden, 1)
             )
 
-    def forward(self, planes: Tensor) -> Tensor:
-        """Return logits, and the score in sides of the board.
+    def forward(self, planes: Tensor) -> dict[str, Tensor]:
+        """Return logits by target, ``[batch, numbers]`` each, and the score in sides of the board.
 
         Args:
             planes: ``[batch, channels, rows, columns]``.
-
-        Returns:
-            ``[batch, sum of widths]``.
         """
-        found: list[Tensor] = []
-        if "soft_policy" in self.widths:
-            found.append(self.soft_policy(planes))
-        if "opponent_policy" in self.widths:
-            found.append(self.opponent_policy(planes))
-        if "final_planes" in self.widths:
-            found.append(self.final_planes(planes).flatten(1))
-        if "final_score" in self.widths:
-            found.append(self.final_score(over_the_board(planes)))
-        return torch.cat(found, 1)
+        found: dict[str, Tensor] = {}
+        for name in self.names:
+            if name == "final_planes":
+                found[name] = self.final_planes(planes).flatten(1)
+            elif name == "final_score":
+                found[name] = self.final_score(over_the_board(planes))
+            else:
+                found[name] = getattr(self, name)(planes)
+        return found
 
 
-class PolicyValueNet(nn.Module):
-    """``(p, v) = f(s)``: policy logits and value of bit-packed observations.
+class BoardNetwork(Network):
+    """A residual or attention tower with a policy head and a value head.
 
     Args:
-        spec: the game's board and actions.
-        network: blocks, channels, the sizes of the heads, and whether blocks see the whole board.
-        seed: seed of the first weights, which depend on nothing else.
-        auxiliary: targets in addition to policy and value, see ``AuxiliaryHeads``. Targets that the
-            game has get heads, which only ``for_losses`` evaluates.
+        shapes: sizes of the game. Its targets get heads, which are evaluated in training only.
+        options: blocks, channels, the sizes of the heads, and whether blocks see the whole board.
 
     Raises:
         ConfigError: the policy head does not fit the game, or there are too few channels for it.
     """
 
-    def __init__(
-        self,
-        spec: BoardShape,
-        network: NetworkSection,
-        seed: int = 0,
-        auxiliary: Sequence[str] = (),
-    ) -> None:
-        super().__init__()
-        check_policy_head(network, spec)
-        planes, rows, columns = spec.observation_shape
-        points = rows * columns
-        self.unpack = UnpackBits((planes, rows, columns))
-        self.tower = nn.Sequential(
-            ConvolutionBlock(planes, network.channels, 3),
-            *(_block(network, number) for number in range(1, network.blocks + 1)),
-        )
-        self.policy_head = policy_head(network, points, spec.num_actions)
-        self.tells_value = network.value_head == "scalar"
+    Options = NetworkSection
+    training_only = ("auxiliary",)
+
+    def __init__(self, shapes: Shapes, options: NetworkSection) -> None:
+        super().__init__(shapes)
+        check_policy_head(options, shapes)
+        points = shapes.points
+        self.tower: nn.Module
+        if options.name == "attention":
+            planes = shapes.observation_shape
+            self.tower = AttentionTower(planes, options.channels, options.blocks)
+        else:
+            self.tower = nn.Sequential(
+                ConvolutionBlock(shapes.planes, options.channels, 3),
+                *(_block(options, number) for number in range(1, options.blocks + 1)),
+            )
+        self.policy_head = policy_head(options, points, shapes.num_actions)
+        self.tells_value = options.value_head == "scalar"
         self.value_head = nn.Sequential(
-            ConvolutionBlock(network.channels, network.value_channels, 1),
+            ConvolutionBlock(options.channels, options.value_channels, 1),
             nn.Flatten(),
-            nn.Linear(network.value_channels * points, network.value_hidden),
+            nn.Linear(options.value_channels * points, options.value_hidden),
             nn.ReLU(inplace=True),
-            nn.Linear(network.value_hidden, 1 if self.tells_value else 3),
+            nn.Linear(options.value_hidden, 1 if self.tells_value else 3),
         )
         # Last, so that all others begin with the same weights as without it.
-        heads = AuxiliaryHeads(spec, network, auxiliary)
-        self.auxiliary = heads if heads.widths else None
-        _initialise(self, seed)
+        self.auxiliary = AuxiliaryHeads(shapes, options) if shapes.targets else None
+        _initialise(self, torch.initial_seed())
         self.to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue]
 
-    def forward(self, observations: Tensor) -> tuple[Tensor, Tensor]:
-        """Predict a batch.
-
-        Args:
-            observations: ``[batch, observation_bytes]`` uint8, packed as ``numpy.packbits`` does.
-
-        Returns:
-            Policy logits ``[batch, num_actions]`` float32, which include illegal actions, and
-                values ``[batch]`` float32 in [-1, 1], for the player to move.
-        """
-        policy_logits, value = self._answer(self.tower(self.unpack(observations)))
-        if self.tells_value:
-            return policy_logits, value
-        shares = value.softmax(1)
-        return policy_logits, shares[:, 0] - shares[:, 2]
-
-    def for_losses(self, observations: Tensor) -> tuple[Tensor, ...]:
-        """Return the inputs of ``losses``: policy logits, and values or win, draw and loss logits.
-
-        Returns:
-            ``[batch, num_actions]``, and ``[batch]`` or ``[batch, 3]``; float32. Third, if there
-                are auxiliary heads, their predictions ``[batch, width]``.
-        """
-        planes = self.tower(self.unpack(observations))
-        answers = self._answer(planes)
-        return answers if self.auxiliary is None else (*answers, self.auxiliary(planes))
-
-    def _answer(self, planes: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(self, planes: Tensor) -> Outputs:
+        """Return policy logits, the value or its logits, and in training the further targets."""
+        planes = self.tower(planes)
         policy_logits, outcome = self.policy_head(planes), self.value_head(planes)
-        return policy_logits, outcome.squeeze(1).tanh() if self.tells_value else outcome
+        value = outcome.squeeze(1).tanh() if self.tells_value else outcome
+        heads = self.auxiliary if self.training else None
+        return Outputs(policy_logits, value, {} if heads is None else heads(planes))
+
+    def matrices(self) -> Iterator[nn.Parameter]:
+        """Yield the kernels of more than one point, and the linear layers of attention blocks."""
+        yield from super().matrices()
+        if isinstance(self.tower, AttentionTower):
+            for module in self.tower.blocks.modules():
+                if isinstance(module, nn.Linear):
+                    yield module.weight
+
+    def losses(self, outputs: Outputs, targets: Targets) -> dict[str, Tensor]:
+        """Return the losses of policy, value and each further target."""
+        more = auxiliary_losses(outputs.named, targets, self.shapes)
+        return data_losses(outputs, targets) | more
 
 
 def _block(network: NetworkSection, number: int) -> nn.Module:
@@ -346,7 +291,7 @@ def _block(network: NetworkSection, number: int) -> nn.Module:
     return kind(network.channels, network.squeeze_excitation)
 
 
-def _initialise(network: PolicyValueNet, seed: int) -> None:
+def _initialise(network: BoardNetwork, seed: int) -> None:
     """Set normal weights of variance 2 / fan-in (He et al. 2015), all from one generator.
 
     The last layer of either head starts small, so that the untrained network is nearly neutral:
@@ -371,70 +316,3 @@ def _last_layers(head: nn.Module) -> list[nn.Conv2d | nn.Linear]:
     if isinstance(head, ConvolutionalPolicyHead):
         return [head.points] if head.rest is None else [head.points, head.rest]
     return [[each for each in head.modules() if isinstance(each, nn.Conv2d | nn.Linear)][-1]]
-
-
-class UnpackBits(nn.Module):
-    """Unpacks ``numpy.packbits`` bytes (most significant bit first) to 0.0 and 1.0.
-
-    It is inside the network, so that every caller sends bytes, 1/32 of float planes. A lookup of
-    256 rows of 8 numbers costs nothing measurable compared with the first convolution, and exports
-    as one ``Gather``.
-
-    Args:
-        shape: planes, rows, columns; packed in C order, padded with zero bits to whole bytes.
-    """
-
-    table: Tensor  # [256, 8] float32
-
-    def __init__(self, shape: tuple[int, int, int]) -> None:
-        super().__init__()
-        self.shape = shape
-        self.bits = math.prod(shape)
-        byte = torch.arange(256).unsqueeze(1)
-        bit = torch.arange(7, -1, -1).unsqueeze(0)
-        # Not a weight: neither saved nor trained nor part of |theta|^2.
-        self.register_buffer("table", ((byte >> bit) & 1).float(), persistent=False)
-
-    def forward(self, observations: Tensor) -> Tensor:
-        """Return planes ``[batch, planes, rows, columns]`` float32 for ``[batch, bytes]`` uint8."""
-        bits = functional.embedding(observations.int(), self.table)  # [batch, bytes, 8]
-        return bits.flatten(1)[:, : self.bits].reshape(-1, *self.shape)
-
-
-class WeightAverage:
-    """The exponential average (EMA) of a network's snapshots, steadier than the last one.
-
-    ``average = decay * average + (1 - decay) * snapshot``, for weights and running statistics. For
-    the first ``1 / (1 - decay)`` snapshots it is the plain mean. Otherwise the first snapshot, of a
-    network that knows little, would have the largest weight for a long time.
-
-    Wu 2019 (arXiv 1902.10565), appendix C ("weight averaging", after Izmailov et al. 2018). Batch
-    normalisation's running means and variances are averaged with the weights, so the average needs
-    no pass over data.
-
-    Args:
-        network: copied without its auxiliary heads; ``network`` of the average stays in evaluation
-            mode.
-        decay: share that is kept at each snapshot.
-    """
-
-    def __init__(self, network: PolicyValueNet, decay: float) -> None:
-        self._decay = decay
-        self.network = copy.deepcopy(network).eval().requires_grad_(False)
-        self.network.auxiliary = None
-
-    @torch.no_grad()
-    def add(self, snapshot: PolicyValueNet, number: int) -> None:
-        """Add a snapshot.
-
-        Args:
-            snapshot: a network of the same sizes; only read.
-            number: number of the snapshot; 1 is the first, which replaces the untrained weights.
-        """
-        share = max(1.0 - self._decay, 1.0 / number)
-        ours, theirs = self.network.state_dict(), snapshot.state_dict()
-        for name, average in ours.items():
-            if average.is_floating_point():
-                average.lerp_(theirs[name], share)
-            else:
-                average.copy_(theirs[name])  # a count of batches

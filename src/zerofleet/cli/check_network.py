@@ -1,0 +1,30 @@
+"""``zerofleet check-network``: try the network of a run file."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def check_network(
+    run_file: Annotated[Path, typer.Argument(metavar="RUN.toml", help="The run file.")],
+    override: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="KEY=VALUE",
+            help="Override a key of the run file: network.width=128; may be repeated.",
+        ),
+    ] = None,
+) -> None:
+    """Try the network of a run file: shapes, gradient, a few steps, export and speed.
+
+    It takes some seconds. The first mistake ends it with exit status 1, and says which method to
+    mend. It needs torch, as the trainer does.
+    """
+    command = [sys.executable, "-m", "zerofleet.learning.network_check", str(run_file)]
+    raise typer.Exit(subprocess.run([*command, *(override or [])], check=False).returncode)

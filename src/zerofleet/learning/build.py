@@ -1,0 +1,142 @@
+"""Builds the network that a run file names: ours, or a class of your own."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic.dataclasses import dataclass as checked_dataclass
+from torch import Tensor
+
+from zerofleet.config import NetworkSection
+from zerofleet.errors import ConfigError
+from zerofleet.games.python_game import import_class
+from zerofleet.learning.residual import BoardNetwork
+from zerofleet.network import BoardShape, Network, Shapes
+
+
+def make_network(
+    game: BoardShape, section: NetworkSection, seed: int = 0, targets: Sequence[str] = ()
+) -> Network:
+    """Return a network with its first weights, on the CPU.
+
+    Args:
+        game: sizes of the game.
+        section: the ``[network]`` section of the run file.
+        seed: seed of the first weights, which depend on nothing else.
+        targets: targets in addition to policy and value. A target that the game does not have is
+            ignored.
+
+    Raises:
+        ConfigError: the network does not fit the game, there is no such class, or the class cannot
+            be built with its options.
+    """
+    shapes = Shapes.of(game, targets)
+    with torch.random.fork_rng(devices=[]):  # pyright: ignore[reportUnknownMemberType]
+        torch.manual_seed(seed)  # pyright: ignore[reportUnknownMemberType]
+        if section.is_own:
+            network = _own_network(section, shapes)
+            bits = math.prod(shapes.observation_shape)
+            check_outputs(network, torch.zeros(2, -(-bits // 8), dtype=torch.uint8))
+            return network
+        return BoardNetwork(shapes, section)
+
+
+def _own_network(section: NetworkSection, shapes: Shapes) -> Network:
+    name = section.name
+    kind = import_class(name, "network", "python:examples.networks:Transformer")
+    if not issubclass(kind, Network):
+        raise ConfigError(f"network '{name}': derive the class from zerofleet.network.Network")
+    options = _options(name, kind, section.options)
+    try:
+        return kind(shapes, options)  # pyright: ignore[reportCallIssue]
+    except ConfigError:
+        raise
+    except Exception as error:
+        raise ConfigError(
+            f"network '{name}': __init__(shapes, options) fails with {shapes} and {options}: "
+            f"{type(error).__name__}: {error}"
+        ) from error
+
+
+def _options(name: str, kind: type[Network], given: dict[str, Any]) -> object:
+    """Return the options of a class, with the types that its dataclass declares.
+
+    Raises:
+        ConfigError: one message for each mistake.
+    """
+    options = getattr(kind, "Options", None)
+    if options is None:
+        if given:
+            raise ConfigError(
+                f"network '{name}': unknown keys {', '.join(given)}: the class has no Options; "
+                "write a dataclass Options in it with the keys that [network] may have"
+            )
+        return None
+    try:
+        checked = checked_dataclass(options, config=ConfigDict(extra="forbid", frozen=True))
+        return TypeAdapter[object](checked).validate_python(given)
+    except ValidationError as error:
+        known = ", ".join(getattr(options, "__dataclass_fields__", {}))
+        mistakes = [
+            f"network.{'.'.join(map(str, each['loc']))}: {each['msg']}"
+            + (f": known keys are {known}" if "unexpected" in each["type"] else "")
+            for each in error.errors()
+        ]
+        raise ConfigError(*mistakes) from error
+    except Exception as error:
+        raise ConfigError(
+            f"network '{name}': Options is not a dataclass with types: {error}"
+        ) from error
+
+
+def check_outputs(network: Network, observations: Tensor) -> None:
+    """Evaluate positions in training and in evaluation mode, and check the outputs.
+
+    Args:
+        network: left in training mode.
+        observations: ``[batch, observation_bytes]`` uint8.
+
+    Raises:
+        ConfigError: ``forward`` fails, or its outputs have other shapes or types than they must.
+    """
+    positions, shapes = len(observations), network.shapes
+    name = type(network).__name__
+    for mode in (True, False):
+        try:
+            with torch.no_grad():
+                outputs = network.train(mode).outputs(observations)
+        except Exception as error:
+            given = (positions, *shapes.observation_shape)
+            raise ConfigError(
+                f"{name}.forward(planes) fails for planes {given}: {type(error).__name__}: {error}"
+            ) from error
+        wanted = (positions, shapes.num_actions)
+        _check_tensor(f"{name}.forward: policy logits", outputs.policy_logits, [wanted])
+        _check_tensor(f"{name}.forward: value", outputs.value, [(positions,), (positions, 3)])
+        if outputs.value.dim() == 1 and outputs.value.abs().max() > 1:
+            raise ConfigError(
+                f"{name}.forward: values must be in [-1, 1]: take tanh of the last layer"
+            )
+    network.train()
+
+
+def _check_tensor(label: str, found: object, shapes: list[tuple[int, ...]]) -> None:
+    wanted = " or ".join(str(list(shape)) for shape in shapes)
+    if not isinstance(found, Tensor):
+        raise ConfigError(f"{label}: must be a tensor {wanted}, not {type(found).__name__}")
+    if tuple(found.shape) not in shapes:
+        raise ConfigError(f"{label}: must have the shape {wanted}, not {list(found.shape)}")
+    if found.dtype != torch.float32:
+        kind = str(found.dtype).removeprefix("torch.")
+        raise ConfigError(f"{label}: must be float32, not {kind}")
+    if not bool(found.isfinite().all()):
+        raise ConfigError(f"{label}: holds numbers that are not finite before any training")
+
+
+def widest(network: Network) -> int:
+    """Return the largest number of outputs of any layer of the tower."""
+    return max(each.shape[0] for each in network.parameters() if each.dim() > 1)
