@@ -4,8 +4,8 @@ Architecture and loss follow AlphaGo Zero (Silver et al., Nature 550, 2017, Meth
 architecture" and "Optimisation"). Pooled blocks, auxiliary heads, the average of weights and the
 scaled loss are options.
 
-- ``build``: the network that a run file names; ``residual``: our network, whose tower may be
-  that of ``attention``.
+- ``build``: the network that a run file names; ``residual``: our network, with its own tower
+  or the one of ``attention``.
 - ``loss``: losses of the auxiliary heads; ``optimizer``: SGD with momentum, AdamW, Muon, and the
   average of weights.
 - ``learner``: gradient steps, and their precision; ``measurement``: a network's quality of
