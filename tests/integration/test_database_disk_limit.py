@@ -8,7 +8,11 @@ import psycopg2
 import pytest
 
 from tests.integration.kept_searches import DAY, NOW, ask, make_day, new_record
-from tests.support.databases import NAMES_BEFORE_1006, NO_STARTS_BEFORE_1007
+from tests.support.databases import (
+    NAMES_BEFORE_1006,
+    NO_EXAM_GROUPS_BEFORE_1009,
+    NO_STARTS_BEFORE_1007,
+)
 from zerofleet import games
 from zerofleet.config import run_from_values
 from zerofleet.database import Database, Submission, migrate
@@ -257,6 +261,7 @@ def test_a_database_of_the_revision_before_gets_the_columns(database_url: str) -
             # With the functions and views that read it, which a migration makes again.
             ask(database, f"ALTER TABLE position_needs DROP COLUMN {column} CASCADE")
         for statement in (
+            *NO_EXAM_GROUPS_BEFORE_1009,
             *NO_STARTS_BEFORE_1007,
             *NAMES_BEFORE_1006,
             "DROP TABLE trainer_progress CASCADE",

@@ -10,7 +10,11 @@ import pytest
 from psycopg2 import errors
 
 from tests.integration.kept_searches import ask
-from tests.support.databases import NAMES_BEFORE_1006, NO_STARTS_BEFORE_1007
+from tests.support.databases import (
+    NAMES_BEFORE_1006,
+    NO_EXAM_GROUPS_BEFORE_1009,
+    NO_STARTS_BEFORE_1007,
+)
 from tests.support.random_records import random_record
 from zerofleet.config import run_from_values
 from zerofleet.database import Database, Submission, migrate
@@ -101,6 +105,7 @@ def test_a_database_that_holds_faulty_runs_starts_and_says_so(
     ask(database, "UPDATE definitions SET digest = 'other'")
     ask(database, "UPDATE alembic_version SET version_num = '1003'")
     for statement in (
+        *NO_EXAM_GROUPS_BEFORE_1009,
         *NO_STARTS_BEFORE_1007,
         *NAMES_BEFORE_1006,
         "DROP INDEX games_conflict_at",

@@ -54,7 +54,7 @@ def test_exams_and_ratings(database: Database, epoch: int) -> None:
         "SELECT jsonb_array_length(wrong_answers), wrong_answers -> 0 FROM exams "
         "WHERE wrong_answers IS NOT NULL"
     )
-    assert (kept, first) == (100, {"moves": "4 0", "played": "1", "right": ["2", "3"]})
+    assert (kept, first) == (100, {"moves": "4 0", "played": "1", "right": ["2", "3"], "start": ""})
     assert [(row.version, row.errors, row.error_rate) for row in database.exams("test")] == [
         (1, 30, 0.1),
         (2, 0, 0.0),

@@ -13,7 +13,11 @@ import pytest
 from alembic.script import ScriptDirectory
 from psycopg2 import errors, sql
 
-from tests.support.databases import NAMES_BEFORE_1006, NO_STARTS_BEFORE_1007
+from tests.support.databases import (
+    NAMES_BEFORE_1006,
+    NO_EXAM_GROUPS_BEFORE_1009,
+    NO_STARTS_BEFORE_1007,
+)
 from tests.support.random_records import random_record
 from zerofleet.config import run_from_values
 from zerofleet.database import Database, Submission, migrate, schema
@@ -53,6 +57,7 @@ def test_tables_of_the_first_revision_get_what_they_lack(database_url: str) -> N
         database_url,
         "ALTER TABLE train_metrics DROP COLUMN soft_policy_loss CASCADE",  # and of the view
         "ALTER TABLE games DROP COLUMN opening_plies CASCADE",
+        *NO_EXAM_GROUPS_BEFORE_1009,
         *NO_STARTS_BEFORE_1007,
         *NAMES_BEFORE_1006,
         "DROP INDEX games_conflict_at",

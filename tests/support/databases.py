@@ -44,6 +44,9 @@ NO_STARTS_BEFORE_1007 = (
 )
 """Statements that take away what revision 1007 added."""
 
+NO_EXAM_GROUPS_BEFORE_1009 = ("ALTER TABLE exams DROP COLUMN groups CASCADE",)
+"""Statements that take away what revision 1009 added, except the kinds that it allows."""
+
 
 class DatabaseTemplate:
     """A migrated database that others are copied from, in about 20 ms each.
