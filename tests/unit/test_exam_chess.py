@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -12,6 +13,9 @@ import pytest
 from numpy.typing import NDArray
 from zerofleet_core import State, game_spec
 
+from zerofleet.cli.exam import _examine, _ExamRequest, _InProcess
+from zerofleet.config import run_from_values
+from zerofleet.database import Database
 from zerofleet.exam import ExamResult, examine, has_exam, position_kinds
 from zerofleet.exam.chess_endings import (
     ENDINGS,
@@ -274,3 +278,25 @@ def test_the_defender_resists_as_long_as_it_can() -> None:
             if not state.is_terminal:
                 state.apply(_best_defence(state, generator))
         assert (state.ply, abs(state.result)) == (plies, 1)
+
+
+async def test_the_command_prints_errors_by_group(
+    database: Database, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It runs both kinds of positions, and games from all won endings."""
+    run = run_from_values({"name": "chess", "game": GAME})
+    database.register_run(run)
+    epoch = database.acquire_fence("chess", "trainer")
+    database.insert_model("chess", 1, f"{1:064x}", 9, {}, "where", epoch)
+    request = _ExamRequest(run, 2, positions=60, perfect_play=1, gnugo=None, levels=())
+    for as_json in (True, False):
+        await _examine(request, cast("_InProcess", KnowsTheSample((), 0)), database, as_json)
+    printed = capsys.readouterr().out.splitlines()
+    told = [json.loads(line) for line in printed[:6]]
+    kinds = [*KINDS, *(f"won:{material}" for material in ENDINGS)]
+    assert [each["kind"] for each in told] == kinds
+    assert sum(group["errors"] for group in told[0]["groups"]) == told[0]["errors"]
+    assert [group["name"] for group in told[1]["groups"]] == [f"mate in {n}" for n in (1, 2, 3)]
+    assert [group["positions"] for group in told[1]["groups"]] == [20, 20, 20]
+    assert any(line.startswith("  mate in 1 ") and "/20, mate in 2 " in line for line in printed)
+    assert [row.kind for row in database.exams("chess")] == kinds[2:]

@@ -46,7 +46,7 @@ _ALWAYS = ("model", "kind", "simulations", "positions", "errors", "error_rate")
 _POSITIONS = ("prior_errors", "value_error")
 _AGAINST_SOLVER = ("wins", "draws", "given_away")
 _AGAINST_GNU_GO = ("wins", "draws", "margin", "even_komi")
-_WIDTH = 100  # of the lines with errors by group
+_WIDTH = 100  # width of the lines with errors by group
 
 
 @dataclass(frozen=True, slots=True)
