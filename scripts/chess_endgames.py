@@ -38,8 +38,8 @@ import chess.syzygy
 OUTPUT = Path(__file__).parent.parent / "src/zerofleet/exam/chess_endgames.txt"
 POSITIONS = 2_000
 SEED = 1
-TRIES = 10_000
-"""Random positions without a new one of the cell until the cell counts as exhausted."""
+TRIES = 4_000
+"""Random positions to look at for each cell; rare outcomes get fewer positions than others."""
 
 PIECES = "QRBNP"
 WORTH = {"Q": 9, "R": 5, "B": 3, "N": 3, "P": 1}
@@ -81,11 +81,9 @@ def cells() -> list[Cell]:
 def drawn(cell: Cell, tables: chess.syzygy.Tablebase, generator: random.Random) -> Iterator[str]:
     """Yield lines of the file for different positions of one cell."""
     seen: set[str] = set()
-    tries = 0
-    while tries < TRIES:
-        tries += 1
+    for _ in range(TRIES):
         board = random_board(cell, generator)
-        if not board.is_valid() or board.is_game_over() or board.fen() in seen:
+        if not board.is_valid() or board.is_game_over():
             continue
         # One look at the table refuses most positions, before the look at each move.
         if sign_of(tables.probe_wdl(board)) != cell.outcome:
@@ -93,10 +91,11 @@ def drawn(cell: Cell, tables: chess.syzygy.Tablebase, generator: random.Random) 
         outcomes = {move.uci(): outcome_of(board, move, tables) for move in board.legal_moves}
         if max(outcomes.values()) != cell.outcome or len(set(outcomes.values())) == 1:
             continue
-        seen.add(board.fen())
-        tries = 0
-        signs = "".join(SIGNS[outcomes[name]] for name in sorted(outcomes))
-        yield f"{board.fen()}\t{signs}\t{cell.material}"
+        fen = board.fen()
+        if fen not in seen:
+            seen.add(fen)
+            signs = "".join(SIGNS[outcomes[name]] for name in sorted(outcomes))
+            yield f"{fen}\t{signs}\t{cell.material}"
 
 
 def random_board(cell: Cell, generator: random.Random) -> chess.Board:

@@ -127,7 +127,7 @@ def test_the_exam_of_chess_shows_positions_that_begin_anywhere_and_errors_by_mat
     opened = open_page("/exam?kind=endgames")
     page = opened.page
     expect(page.get_by_text("Model 1: 2 errors in 17 positions")).to_be_visible()
-    expect(page.get_by_role("row").filter(has_text="KRKP")).to_have_text(re.compile("812.5%"))
+    expect(page.get_by_role("row").filter(has_text="KRKP")).to_have_text(re.compile("KRKP8112.5%"))
     expect(page.locator(".zf-board .zf-piece")).to_have_count(3)
     page.get_by_role("button", name="Forward (right arrow)").click()
     expect(page.locator(".zf-board .zf-piece")).to_have_count(4)
