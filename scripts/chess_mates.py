@@ -3,9 +3,9 @@
     apt-get install stockfish
     python scripts/chess_mates.py /usr/games/stockfish
 
-The positions are among the last of games of sharp random play, in which a player who can mate at
-once does so. Stockfish finds the positions with a mate. An exact search then proves its length, and
-labels each legal move. The file has a position only where both agree on the length.
+The positions come from games of Stockfish against sharp random play, after a sharp random opening.
+Stockfish finds the mates. An exact search then proves the length of each, and labels each legal
+move. The file has a position only where both agree on the length.
 
 The script needs python-chess, which the tests install. It overwrites
 ``src/zerofleet/exam/chess_mates.txt``; one version of Stockfish always gives the same contents. A
@@ -33,28 +33,43 @@ OUTPUT = Path(__file__).parent.parent / "src/zerofleet/exam/chess_mates.txt"
 POSITIONS = 500
 LENGTHS = (1, 2, 3)
 SEED = 1
-DEPTH = 8
+DEPTH = 6
 """Plies of Stockfish's search; it need not find every mate."""
-MOST_PLIES = 160
-LAST_PLIES = 9
-"""Positions of this many plies before a checkmate are examined."""
+OPENING_PLIES = (10, 30)
+MOST_PLIES = 120
 LOUD = 0.7
 """Probability of a capture, check or promotion, where there is one."""
 
 
-def play(generator: random.Random) -> list[chess.Board]:
-    """Return the winner's last positions of a random game; none if it ended without checkmate."""
-    board = chess.Board()
-    boards: list[chess.Board] = []
-    while len(boards) < MOST_PLIES and not board.is_game_over():
-        boards.append(board.copy(stack=False))
-        moves = list(board.legal_moves)
-        checks = [move for move in moves if board.gives_check(move)]
-        mates = [move for move in checks if is_mate(board, move)]
-        loud = checks + [move for move in moves if board.is_capture(move) or move.promotion]
-        choice = loud if loud and generator.random() < LOUD else moves
-        board.push(generator.choice(mates or choice))
-    return boards[: -LAST_PLIES - 1 : -2] if board.is_checkmate() else []
+def play(
+    engine: chess.engine.SimpleEngine, generator: random.Random
+) -> Iterator[tuple[chess.Board, int]]:
+    """Yield the positions of one game where Stockfish finds a mate, each with its length."""
+    board, game = chess.Board(), object()
+    winner, opening = generator.choice(chess.COLORS), generator.randint(*OPENING_PLIES)
+    while board.ply() < MOST_PLIES and not board.is_game_over():
+        if board.turn != winner or board.ply() < opening:
+            board.push(sharp_move(board, generator))
+            continue
+        limit = chess.engine.Limit(depth=DEPTH)
+        answer = engine.play(board, limit, game=game, info=chess.engine.INFO_SCORE)
+        score = answer.info.get("score")
+        length = score.relative.mate() if score is not None else None
+        if length in LENGTHS:
+            yield board.copy(stack=False), length
+        assert answer.move is not None
+        board.push(answer.move)
+
+
+def sharp_move(board: chess.Board, generator: random.Random) -> chess.Move:
+    """Return a random move, often one of the sharp ones."""
+    moves = list(board.legal_moves)
+    loud = [
+        move
+        for move in moves
+        if board.is_capture(move) or move.promotion or board.gives_check(move)
+    ]
+    return generator.choice(loud if loud and generator.random() < LOUD else moves)
 
 
 def is_mate(board: chess.Board, move: chess.Move) -> bool:
@@ -124,21 +139,16 @@ def found(engine: chess.engine.SimpleEngine, wanted: set[int]) -> Iterator[tuple
     """
     generator = random.Random(SEED)
     seen: set[str] = set()
-    number = 0
     while True:
         lengths: set[int] = set()
-        for board in play(generator):
+        for board, length in play(engine, generator):
+            if length not in wanted or length in lengths:
+                continue
             board.castling_rights = chess.BB_EMPTY
             board.halfmove_clock, board.fullmove_number = 0, 1
-            number += 1
-            info = engine.analyse(board, chess.engine.Limit(depth=DEPTH), game=number)
-            score = info.get("score")
-            length = score.relative.mate() if score is not None else None
-            if length not in wanted or length in lengths or board.fen() in seen:
-                continue
             line = labelled(board, length)
-            if line is not None:
-                seen.add(board.fen())
+            if line is not None and line not in seen:
+                seen.add(line)
                 lengths.add(length)
                 yield length, line
 
@@ -150,6 +160,7 @@ def sample(engine: chess.engine.SimpleEngine) -> list[str]:
     wanted = set(LENGTHS)
     for length, line in found(engine, wanted):
         lines[length].append(line)
+        print(*(len(group) for group in lines.values()), flush=True)
         if len(lines[length]) == each:
             wanted.remove(length)
         if not wanted:
