@@ -140,7 +140,9 @@ def test_longer_mates_are_those_of_the_rules() -> None:
 
 
 class KnowsTheSample:
-    """Plays the best (``sign`` 1) or worst (-1) move of each position, or a random one (0)."""
+    """A model that plays the best (``sign`` 1), worst (-1) or a random (0) move in a position."""
+
+    version = 1
 
     def __init__(self, sample: Sequence[LabelledPosition], sign: int) -> None:
         self.generator = np.random.default_rng(1)

@@ -90,7 +90,8 @@ class LabelledPosition:
     @property
     def best_actions(self) -> list[int]:
         """Actions with the best outcome."""
-        return [action for action, each in enumerate(self.outcomes) if each == self.value]
+        value = self.value
+        return [action for action, each in enumerate(self.outcomes) if each == value]
 
     @property
     def allows_error(self) -> bool:
