@@ -5,7 +5,8 @@
 
 The positions come from games of Stockfish against sharp random play, after a sharp random opening.
 Stockfish finds the mates. An exact search then proves the length of each, and labels each legal
-move. The file has a position only where both agree on the length.
+move. The file has a position only where both agree on the length. A game gives at most one position
+of each length.
 
 The script needs python-chess, which the tests install. It overwrites
 ``src/zerofleet/exam/chess_mates.txt``; one version of Stockfish always gives the same contents. A
