@@ -269,8 +269,8 @@ def _fen(table: EndingTable, index: int, strong_is_white: bool) -> str:
 
 
 @dataclass(slots=True)
-class _Game:
-    """A game from a won ending; the player has the stronger side."""
+class _WonEnding:
+    """A game from a won position; the player has the stronger side."""
 
     start: str
     state: State
@@ -297,7 +297,7 @@ async def play_endings(
     # In a thread, because a table takes seconds.
     starts = await asyncio.to_thread(won_positions, material, games, seed)
     generator = random.Random(seed)
-    begun = [_Game(start, State(player.game, [], start)) for start in starts]
+    begun = [_WonEnding(start, State(player.game, [], start)) for start in starts]
     going = list(begun)
     while going:
         results = await player.search(
