@@ -3,9 +3,10 @@
 ``python -m bench.strength runs/connect_four.toml --cpu-seconds 600`` lets the run learn in this
 process, without stores and without a wall clock, and prints a row for each model: what it cost, how
 its games were, and how it does in the exam: ``random`` and ``good`` are the shares of errors in
-positions of random play and near good play, at each number of simulations (1 is the prior's best
-action), and ``mse`` the mean squared error of the searched value. Exams cost the run nothing.
-Without a clock, what is given here stands for all of the run's ``trainer.budget_minutes``.
+positions of random play and near good play (in chess ``endgames`` and ``mates``), at each number of
+simulations (1 is the prior's best action), and ``mse`` the mean squared error of the searched
+value. Exams cost the run nothing. Without a clock, what is given here stands for all of the run's
+``trainer.budget_minutes``.
 
 ``--compare 'trainer.samples_per_position=12' 'search.c_puct=3,trainer.l2=0'`` lets the run (``-``)
 and its variants learn in turns, each until its budget is used up. It prints how the last models
@@ -40,7 +41,7 @@ from bench.report import WIDTH, told
 from bench.strength_games import PairScores, play_anchors, play_gnugo, play_pairs, play_perfect
 from bench.strength_options import Budget, parse
 from zerofleet.config import RunConfig
-from zerofleet.exam import SOLVER_CHOICES, examine, position_kinds
+from zerofleet.exam import ENDINGS, SOLVER_CHOICES, examine, position_kinds
 from zerofleet.prediction import Predictor
 
 COLUMNS = {
@@ -230,6 +231,12 @@ def print_row(row: dict[str, Any], width: int) -> None:
         f"{ended['given_away']:,} moves gave an outcome away"
         for side, choice in itertools.product(("first", "second"), SOLVER_CHOICES)
         if (ended := row.get(f"perfect_{side}_{choice}"))
+    ]
+    games += [
+        f"\n  from {material}: {ended['wins']:,} of {ended['games']:,} mated, "
+        f"{ended['given_away']:,} wins lost by a move"
+        for material in ENDINGS
+        if (ended := row.get(f"won_{material}"))
     ]
     games += [
         f"\n  against GNU Go's level {ended['level']}: "

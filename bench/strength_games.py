@@ -14,9 +14,10 @@ from numpy.typing import NDArray
 
 from zerofleet.config import RunConfig
 from zerofleet.database import MatchGame
-from zerofleet.exam import SOLVER_CHOICES, play_first, play_second
+from zerofleet.exam import ENDINGS, SOLVER_CHOICES, play_endings, play_first, play_second
 from zerofleet.exam.examined_player import ExaminedPlayer
 from zerofleet.exam.gnu_go import LEVELS, play_gnu_go
+from zerofleet.games.chess import is_chess
 from zerofleet.match.anchors import anchor_player
 from zerofleet.match.play_match import PairQueue, SearchPlayer, draw_openings, play_match
 from zerofleet.prediction import Predictor
@@ -30,10 +31,18 @@ _PROGRAMS_AT_ONCE = 16  # games with a GTP program: each has its own process
 
 
 async def play_perfect(run: RunConfig, predictor: Predictor, games: int) -> dict[str, Any]:
-    """Against the solver, by the run's ``[search]`` at the simulations of its ``[exam]``."""
+    """Against the solver, by the run's ``[search]`` at the simulations of its ``[exam]``.
+
+    In chess: this many games from each won ending, under ``won_MATERIAL``.
+    """
     simulations = run.exam.num_simulations
     player = ExaminedPlayer.of(run.game.name, predictor, simulations, run.search)
     found = dict[str, Any]()
+    if is_chess(run.game.name):
+        for material in ENDINGS:
+            ended = await play_endings(player, material, games)
+            found[f"won_{material}"] = asdict(ended)
+        return found
     for choice in SOLVER_CHOICES:
         first = await play_first(player, games, choice, run.seed)
         second = await play_second(player, -(-games // 7), choice, run.seed)

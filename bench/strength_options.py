@@ -21,6 +21,7 @@ from bench.workloads import workload
 from zerofleet.config import RunConfig, check_anchor, load_run, run_from_values
 from zerofleet.errors import ConfigError
 from zerofleet.exam.gnu_go import check_gnu_go
+from zerofleet.games.chess import is_chess
 from zerofleet.match.anchors import why_absent
 
 _BETWEEN_SETTINGS = re.compile(r",(?=\s*[a-z_]+(?:\.[a-z_]+)?=)")  # not within a list
@@ -112,8 +113,10 @@ def parse(doc: str | None, argv: Sequence[str] | None) -> argparse.Namespace:
         found.error("give a budget: --cpu-seconds, --evaluations, --games or --steps")
     options.runs = _runs(options)
     game = next(iter(options.runs.values())).game.name
-    if options.perfect_play and game != "connect_four":
-        raise ConfigError(f"--perfect-play is for connect_four, not for {game}: leave it out")
+    if options.perfect_play and not (game == "connect_four" or is_chess(game)):
+        raise ConfigError(
+            f"--perfect-play is for connect_four and chess, not for {game}: leave it out"
+        )
     if options.gnugo:
         if options.gnugo % 2:
             found.error(f"--gnugo {options.gnugo}: give an even number, half for each colour")

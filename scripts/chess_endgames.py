@@ -8,10 +8,15 @@ contains for all 35 kinds of material with up to four men:
     python scripts/chess_endgames.py chess-*/data/syzygy/regular
 
 The script needs python-chess, which the tests install. It overwrites
-``src/zerofleet/exam/chess_endgames.txt``, always with the same contents. A line has a position in
-Forsyth-Edwards notation (FEN), a tab, and a sign for each legal move: ``+`` wins, ``=`` draws and
-``-`` loses for the player to move. The moves are in alphabetical order of their UCI names. A win
-that the 50-move rule would spoil counts as a draw.
+``src/zerofleet/exam/chess_endgames.txt``, always with the same contents. A line has three columns
+with tabs between them:
+
+- a position in Forsyth-Edwards notation (FEN);
+- a sign for each legal move: ``+`` wins, ``=`` draws and ``-`` loses for the player to move. The
+  moves are in alphabetical order of their UCI names;
+- the material, such as KRKB. The side with more material comes first.
+
+A win that the 50-move rule would spoil counts as a draw.
 
 The sample is balanced. Each combination of material, the side to move (the side with more material
 or the other) and the outcome (win or draw) has equally many positions where it can. Every position
@@ -33,8 +38,8 @@ import chess.syzygy
 OUTPUT = Path(__file__).parent.parent / "src/zerofleet/exam/chess_endgames.txt"
 POSITIONS = 2_000
 SEED = 1
-TRIES = 3_000
-"""Random positions without a new one of the cell until the cell counts as exhausted."""
+TRIES = 4_000
+"""Random positions to look at for each cell; rare outcomes get fewer positions than others."""
 
 PIECES = "QRBNP"
 WORTH = {"Q": 9, "R": 5, "B": 3, "N": 3, "P": 1}
@@ -50,10 +55,18 @@ class Cell:
     strong_to_move: bool
     outcome: int  # the player to move gets it under perfect play: 1 or 0
 
+    @property
+    def material(self) -> str:
+        """Name of the material, such as KRKB."""
+        return f"K{self.strong}K{self.weak}"
+
 
 def cells() -> list[Cell]:
-    """Return all combinations; some of them have no position."""
-    materials = [(piece, "") for piece in PIECES]
+    """Return all combinations of material that can mate; a few of them have no position.
+
+    A bare king never wins, so that combination is left out.
+    """
+    materials = [(piece, "") for piece in "QRP"]  # a bishop or a knight alone cannot mate
     materials += [("".join(pair), "") for pair in combinations_with_replacement(PIECES, 2)]
     materials += list(combinations_with_replacement(PIECES, 2))
     return [
@@ -61,25 +74,28 @@ def cells() -> list[Cell]:
         for strong, weak in materials
         for strong_to_move in ((True, False) if strong != weak else (True,))
         for outcome in (1, 0)
+        if weak or strong_to_move or outcome == 0
     ]
 
 
 def drawn(cell: Cell, tables: chess.syzygy.Tablebase, generator: random.Random) -> Iterator[str]:
     """Yield lines of the file for different positions of one cell."""
     seen: set[str] = set()
-    tries = 0
-    while tries < TRIES:
-        tries += 1
+    for _ in range(TRIES):
         board = random_board(cell, generator)
-        if not board.is_valid() or board.is_game_over() or board.fen() in seen:
+        if not board.is_valid() or board.is_game_over():
+            continue
+        # One look at the table refuses most positions, before the look at each move.
+        if sign_of(tables.probe_wdl(board)) != cell.outcome:
             continue
         outcomes = {move.uci(): outcome_of(board, move, tables) for move in board.legal_moves}
         if max(outcomes.values()) != cell.outcome or len(set(outcomes.values())) == 1:
             continue
-        seen.add(board.fen())
-        tries = 0
-        signs = "".join(SIGNS[outcomes[name]] for name in sorted(outcomes))
-        yield f"{board.fen()}\t{signs}"
+        fen = board.fen()
+        if fen not in seen:
+            seen.add(fen)
+            signs = "".join(SIGNS[outcomes[name]] for name in sorted(outcomes))
+            yield f"{fen}\t{signs}\t{cell.material}"
 
 
 def random_board(cell: Cell, generator: random.Random) -> chess.Board:
@@ -102,10 +118,14 @@ def outcome_of(board: chess.Board, move: chess.Move, tables: chess.syzygy.Tableb
             return 1
         if board.is_stalemate() or board.is_insufficient_material():
             return 0
-        value = -tables.probe_wdl(board)  # 2 win, 1 win that 50 moves spoil, and so on
-        return (value > 1) - (value < -1)
+        return -sign_of(tables.probe_wdl(board))
     finally:
         board.pop()
+
+
+def sign_of(value: int) -> int:
+    """Return the outcome for an entry of a table: 2 is a win, 1 a win that 50 moves spoil."""
+    return (value > 1) - (value < -1)
 
 
 def sample(tables: chess.syzygy.Tablebase) -> list[str]:
@@ -113,7 +133,7 @@ def sample(tables: chess.syzygy.Tablebase) -> list[str]:
     generator = random.Random(SEED)
     left = [drawn(cell, tables, generator) for cell in cells()]
     lines: list[str] = []
-    while len(lines) < POSITIONS:
+    while left and len(lines) < POSITIONS:
         for source in list(left):
             line = next(source, None)
             if line is None:
@@ -134,7 +154,7 @@ def main() -> None:
     OUTPUT.write_text("".join(f"{line}\n" for line in lines), encoding="ascii")
     shares = []
     for line in lines:
-        signs = line.partition("\t")[2]
+        signs = line.split("\t")[1]
         best = "+" if "+" in signs else "="
         shares.append(1 - signs.count(best) / len(signs))
     share = sum(shares) / len(shares)

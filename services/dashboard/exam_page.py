@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from zerofleet.database.metrics import MOST_WRONG_ANSWERS, WrongAnswer
+from zerofleet.database.metrics import MOST_WRONG_ANSWERS, GroupErrors, WrongAnswer
 from zerofleet.exam import PositionKind, position_kinds
 from zerofleet.fleet.report import POSITION_WORDS, counted
 from zerofleet.games import State, parse_actions
@@ -28,7 +28,7 @@ _NEWEST_MODELS = 8
 _LOOKED_AT = 200  # newest exams to read, newest models first
 _EXAMS = f"""
 SELECT DISTINCT ON (version) version, positions, errors, prior_errors, num_simulations, at,
-    wrong_answers
+    wrong_answers, groups
 FROM (
     SELECT * FROM exams WHERE run = :run ORDER BY version DESC LIMIT {_LOOKED_AT}
 ) AS newest
@@ -42,6 +42,8 @@ _COLUMNS = (
     TableColumn("right", "Correct"),
     TableColumn("others", "Also wrong in models"),
 )
+_GROUPS = {"endgames": "Material", "mates": "Length"}
+"""Kinds of positions in groups, with the heading of the groups' names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +56,7 @@ class ModelExam:
     prior_errors: int | None
     num_simulations: int
     wrong: tuple[WrongAnswer, ...]
+    groups: tuple[GroupErrors, ...]
 
     @property
     def words(self) -> str:
@@ -96,11 +99,17 @@ def add_exam_page(frame: Frame) -> None:
 
 def _exam_of(row: Any) -> ModelExam:  # noqa: ANN401
     wrong = tuple(
-        WrongAnswer(each["moves"], each["played"], tuple(each["right"]))
+        WrongAnswer(each["moves"], each["played"], tuple(each["right"]), each.get("start", ""))
         for each in row.wrong_answers
     )
     return ModelExam(
-        row.version, row.positions, row.errors, row.prior_errors, row.num_simulations, wrong
+        row.version,
+        row.positions,
+        row.errors,
+        row.prior_errors,
+        row.num_simulations,
+        wrong,
+        tuple(GroupErrors(**each) for each in row.groups or ()),
     )
 
 
@@ -152,10 +161,22 @@ class ExamView:
                     "appear here after the first promotion."
                 )
                 self._table = Table(_COLUMNS, "No position to show.")
+                kept = "shortest mate" if kind == "mates" else "outcome of perfect play"
                 ui.label(
                     f"The first {MOST_WRONG_ANSWERS} of each exam are kept. Every move that keeps "
-                    "the outcome of perfect play is correct."
+                    f"the {kept} is correct."
                 ).classes("zf-note")
+                self._groups = None
+                if kind in _GROUPS:
+                    self._groups = Table(
+                        (
+                            TableColumn("name", _GROUPS[kind]),
+                            TableColumn("positions", "Positions", figure=True),
+                            TableColumn("errors", "Errors", figure=True),
+                            TableColumn("rate", "Error rate", figure=True),
+                        ),
+                        "Errors by group appear with the first exam.",
+                    )
         ui.keyboard(on_key=self._key, ignore=["input", "select", "textarea"])
 
     def show(self, exams: tuple[ModelExam, ...]) -> None:
@@ -200,9 +221,11 @@ class ExamView:
         self._table.show(
             [self._row(number, each, exam) for number, each in enumerate(exam.wrong, 1)]
         )
+        if self._groups is not None:
+            self._groups.show([_group_row(each) for each in exam.groups])
         self._number = max(1, min(self._number, len(exam.wrong)))
         if not exam.wrong:
-            self._board.seek(())
+            self._board.seek((), start="")
             self._where.set_text("No mistakes.")
             self._links.clear()
             return
@@ -210,13 +233,13 @@ class ExamView:
 
     def _draw_position(self, exam: ModelExam, wrong: WrongAnswer) -> None:
         game = self._game_board.game
-        actions = parse_actions(game, wrong.moves)
-        state = State(game, actions)
+        actions = parse_actions(game, wrong.moves, wrong.start)
+        state = State(game, actions, wrong.start)
         words = {state.action_to_string(action): action for action in state.legal_actions()}
         marks = [BoardMark(words[each], 1.0, "correct") for each in wrong.right if each in words]
         if wrong.played in words:
             marks.append(BoardMark(words[wrong.played], 0.35, "played"))
-        self._board.seek(actions, then=lambda: self._board.draw_marks(marks))
+        self._board.seek(actions, start=wrong.start, then=lambda: self._board.draw_marks(marks))
         side = player_names(game)[state.to_play]
         self._where.set_text(
             f"Position {self._number} of {len(exam.wrong)}, {side} to move. "
@@ -224,20 +247,21 @@ class ExamView:
         )
         self._links.clear()
         with self._links:
-            moves = wrong.moves or None
+            at = {"start": wrong.start or None, "moves": wrong.moves or None}
             models = f"{exam.version},best"
+            ui.link("Analyse", self._visit.link("/play", **at, side="both", hints="on")).classes(
+                "zf-link"
+            )
             ui.link(
-                "Analyse", self._visit.link("/play", moves=moves, side="both", hints="on")
-            ).classes("zf-link")
-            ui.link(
-                "Compare two models", self._visit.link("/compare", moves=moves, models=models)
+                "Compare two models", self._visit.link("/compare", **at, models=models)
             ).classes("zf-link")
 
     def _row(self, number: int, wrong: WrongAnswer, exam: ModelExam) -> dict[str, Any]:
         others = [
             str(other.version)
             for other in self._exams
-            if other is not exam and any(each.moves == wrong.moves for each in other.wrong)
+            if other is not exam
+            and any(_position(each) == _position(wrong) for each in other.wrong)
         ]
         return {
             "key": number,
@@ -271,6 +295,20 @@ class ExamView:
     def _key(self, event: events.KeyEventArguments) -> None:
         if event.action.keydown and (event.key.arrow_left or event.key.arrow_right):
             self._go(1 if event.key.arrow_right else -1)
+
+
+def _group_row(group: GroupErrors) -> dict[str, Any]:
+    return {
+        "key": group.name,
+        "name": group.name,
+        "positions": f"{group.positions:,}",
+        "errors": f"{group.errors:,}",
+        "rate": f"{group.errors / group.positions:.1%}",
+    }
+
+
+def _position(wrong: WrongAnswer) -> tuple[str, str]:
+    return wrong.start, wrong.moves
 
 
 def _either(right: Sequence[str]) -> str:

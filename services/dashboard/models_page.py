@@ -376,7 +376,7 @@ class ModelView:
     def _exam_row(self, number: int, row: Any) -> dict[str, Any]:  # noqa: ANN401
         of = " games" if row.wins is not None else ""
         link = None
-        if row.kind in ("lines", "random", "good"):
+        if row.kind in POSITION_WORDS:
             link = self._visit.link("/exam", kind=row.kind, model=self._version)
         return {
             "key": number,

@@ -173,7 +173,7 @@ class RunDrawings:
 
     def exam(self) -> Drawing:
         """Draw error rates, with search and of the network only, by kind of positions."""
-        colours = {"lines": BLUE, "random": BLUE, "good": ORANGE}
+        colours = dict.fromkeys(POSITION_WORDS, BLUE) | {"good": ORANGE, "mates": ORANGE}
         lines: list[ChartLine] = []
         for kind, colour in colours.items():
             rows = [row for row in self.curves.exams if row.kind == kind]

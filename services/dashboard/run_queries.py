@@ -13,6 +13,7 @@ from datetime import datetime
 from sqlalchemy import Row
 
 from zerofleet.database.metrics import TRAINING_WARNINGS, TrainingWarning
+from zerofleet.fleet.report import POSITION_WORDS
 from zerofleet.services.dashboard.sources import GameCount, Sources
 
 MOST_POINTS = 500
@@ -61,7 +62,7 @@ UNION ALL
 SELECT player, elo FROM ratings WHERE run = :run AND player BETWEEN 'uci:' AND 'uci:~'
 """
 
-_EXAMS = """
+_EXAMS = f"""
 SELECT e.version, m.created_at AS at, e.kind, e.error_rate,
     e.prior_errors::float8 / e.positions AS prior_error_rate
 FROM (SELECT max(version) AS last FROM models WHERE run = :run) AS ends
@@ -72,7 +73,7 @@ CROSS JOIN LATERAL (
 JOIN LATERAL (
     SELECT DISTINCT ON (kind) * FROM exams WHERE run = :run AND version = examined.version
     ORDER BY kind, exam_id DESC
-) AS e ON e.kind IN ('lines', 'random', 'good')
+) AS e ON e.kind IN {tuple(POSITION_WORDS)}
 JOIN models AS m ON m.run = :run AND m.version = e.version
 ORDER BY e.version
 """

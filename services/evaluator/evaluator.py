@@ -321,6 +321,7 @@ class Evaluator:
             kind=kind,
             figures=ExamFigures(result.prior_errors, result.value_error),
             wrong_answers=result.wrong_answers,
+            groups=result.groups,
         )
 
     def _show(self, result: ExamResult) -> None:
@@ -331,7 +332,7 @@ class Evaluator:
             figures.good_exam_error_rate = result.error_rate
             figures.good_exam_prior_error_rate = prior_error_rate
             figures.good_exam_value_error = result.value_error
-        else:
+        elif result.kind == position_kinds(result.game)[0]:
             figures.exam_error_rate = result.error_rate
             figures.exam_prior_error_rate = prior_error_rate
             figures.exam_value_error = result.value_error

@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import expect
 
 from zerofleet.config import run_from_values
-from zerofleet.database import WrongAnswer
+from zerofleet.database import GroupErrors, WrongAnswer
 from zerofleet.fleet.figures import EvaluatorFigures
 from zerofleet.fleet.heartbeat import Heartbeat
 from zerofleet.verdict import GateRule
@@ -110,6 +110,34 @@ def test_models_and_their_matches_are_those_of_the_database(
     page.get_by_role("link", name="model 3").first.click()
     expect(page.get_by_text(f"{3:064x}")).to_be_visible()
     expect(page.get_by_text("not promoted")).to_be_visible()
+    assert opened.complaints == []
+
+
+@pytest.mark.parametrize("shown_game", ["chess"])
+def test_the_exam_of_chess_shows_positions_that_begin_anywhere_and_errors_by_material(
+    shown: Any, open_page: Callable[..., Any]
+) -> None:
+    database = shown.database
+    trainer = database.acquire_fence(RUN, "trainer")
+    database.insert_model(RUN, 1, f"{1:064x}", 1, {}, "m", trainer)
+    starts = ("7k/8/8/8/8/8/Q7/K7 w - - 0 1", "7k/p7/8/8/8/8/R7/K7 w - - 0 1")
+    wrong = [WrongAnswer("", "a1b1", ("a2a7", "a2b3"), start) for start in starts]
+    groups = [GroupErrors("KQK", 9, 1), GroupErrors("KRKP", 8, 1)]
+    database.insert_exam(RUN, 1, 10, 17, 2, kind="endgames", wrong_answers=wrong, groups=groups)
+    opened = open_page("/exam?kind=endgames")
+    page = opened.page
+    expect(page.get_by_text("Model 1: 2 errors in 17 positions")).to_be_visible()
+    expect(page.get_by_role("row").filter(has_text="KRKP")).to_have_text(re.compile("KRKP8112.5%"))
+    expect(page.locator(".zf-board .zf-piece")).to_have_count(3)
+    page.get_by_role("button", name="Forward (right arrow)").click()
+    expect(page.locator(".zf-board .zf-piece")).to_have_count(4)
+    page.get_by_role("link", name="Analyse").click()
+    expect(page).to_have_url(re.compile("/play.*start=7k"))
+    expect(page.locator(".zf-board .zf-piece")).to_have_count(4)
+    page.goto(f"{shown.base}/exam")
+    expect(page.get_by_text("Errors by group appear with the first exam.")).to_be_visible()
+    page.goto(f"{shown.base}/models/1")
+    expect(page.get_by_role("link", name="endgames")).to_be_visible()
     assert opened.complaints == []
 
 

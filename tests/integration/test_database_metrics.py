@@ -1,12 +1,19 @@
 """Measurements come back, and the summary adds them up."""
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import pytest
 
 from tests.support.random_records import changed, random_record
 from zerofleet.config import run_from_values
-from zerofleet.database import Database, ExamFigures, RecentPlay, Submission, WrongAnswer
+from zerofleet.database import (
+    Database,
+    ExamFigures,
+    GroupErrors,
+    RecentPlay,
+    Submission,
+    WrongAnswer,
+)
 from zerofleet.errors import ConfigError
 
 LOSSES = {"policy_loss": 1.5, "value_loss": 0.5, "policy_agreement": 0.25}
@@ -54,12 +61,17 @@ def test_exams_and_ratings(database: Database, epoch: int) -> None:
         "SELECT jsonb_array_length(wrong_answers), wrong_answers -> 0 FROM exams "
         "WHERE wrong_answers IS NOT NULL"
     )
-    assert (kept, first) == (100, {"moves": "4 0", "played": "1", "right": ["2", "3"]})
+    assert (kept, first) == (100, {"moves": "4 0", "played": "1", "right": ["2", "3"], "start": ""})
     assert [(row.version, row.errors, row.error_rate) for row in database.exams("test")] == [
         (1, 30, 0.1),
         (2, 0, 0.0),
         (2, 150, 0.5),
     ]
+    groups = [GroupErrors("KQK", 9, 2), GroupErrors("KRKB", 10, 3)]
+    database.insert_exam("test", 2, 50, 19, 5, kind="endgames", groups=groups)
+    database.insert_exam("test", 2, 50, 10, 1, kind="won:KBBK")
+    stored = database._rows("SELECT groups FROM exams ORDER BY exam_id DESC LIMIT 2")
+    assert [row[0] for row in stored] == [None, [asdict(each) for each in groups]]
     database.upsert_ratings("test", [])
     database.upsert_ratings("test", [("1", 0.0, 0.0), ("2", 55.0, 12.5)])
     rows = [(row.version, row.elo, row.elo_error, row.games) for row in database.ratings("test")]

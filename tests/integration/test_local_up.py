@@ -367,7 +367,7 @@ def test_a_goal_ends_the_run_and_its_model_can_be_played(
     assert values["error_rate"] == values["errors"] / values["positions"]
     assert "has no model '99'" in ask("exam", "--data", str(data), "--model", "99", status=2)
     refused = ask("exam", "--data", str(data), "--perfect-play", "1", status=2)
-    assert "only connect_four has one: leave it out for tic_tac_toe" in refused
+    assert "only connect_four and chess have one: leave it out for tic_tac_toe" in refused
 
     trial = ask("match", str(best), "random", "--data", str(data), "--games", "4")
     assert "starting an evaluator" in trial  # which promotes no model that came after the goal

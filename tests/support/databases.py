@@ -51,6 +51,10 @@ NO_ENGINES_BEFORE_1008 = tuple(
     for column in ("player", "opponent")
 )
 """Statements that forbid the players that revision 1008 allows."""
+NO_EXAM_GROUPS_BEFORE_1009 = ("ALTER TABLE exams DROP COLUMN groups CASCADE",)
+"""Statements that take away what revision 1009 added, except the kinds that it allows."""
+NO_OWN_LOSSES_BEFORE_1010 = ("ALTER TABLE train_metrics DROP COLUMN own_losses CASCADE",)
+"""Statements that take away what revision 1010 added."""
 
 
 class DatabaseTemplate:

@@ -108,6 +108,6 @@ async def test_the_exam_is_cheap_and_gives_one_model_one_result() -> None:
 
 
 async def test_a_game_without_an_exam_is_refused() -> None:
-    assert not has_exam("chess")
-    with pytest.raises(ConfigError, match="no exam for 'chess'"):
-        await examine("chess", Oracle(1), num_simulations=1, positions=1)
+    assert not has_exam("gomoku")
+    with pytest.raises(ConfigError, match="no exam for 'gomoku'"):
+        await examine("gomoku", Oracle(1), num_simulations=1, positions=1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import textwrap
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from zerofleet.config import RunConfig
-    from zerofleet.database import Database, ExamFigures, ModelRow
+    from zerofleet.database import Database, ExamFigures, GroupErrors, ModelRow
     from zerofleet.models.session import ModelSession
     from zerofleet.prediction import Prediction
 
@@ -45,6 +46,7 @@ _ALWAYS = ("model", "kind", "simulations", "positions", "errors", "error_rate")
 _POSITIONS = ("prior_errors", "value_error")
 _AGAINST_SOLVER = ("wins", "draws", "given_away")
 _AGAINST_GNU_GO = ("wins", "draws", "margin", "even_komi")
+_WIDTH = 100  # width of the lines with errors by group
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +64,10 @@ class _ExamRequest:
     @property
     def columns(self) -> list[str]:
         """Columns of the table that these exams can fill."""
+        from zerofleet.exam import position_kinds
+
         wanted: list[str] = list(_ALWAYS)
-        if self.run.game.name in ("connect_four", "othello"):
+        if position_kinds(self.run.game.name) not in ((), ("lines",)):
             wanted += _POSITIONS
         if self.perfect_play:
             wanted += _AGAINST_SOLVER
@@ -86,7 +90,11 @@ def exam(
     ] = None,
     perfect_play: Annotated[
         int | None,
-        typer.Option(min=1, help="Games against each solver with each colour; Connect Four."),
+        typer.Option(
+            min=1,
+            help="Games against each solver with each colour; Connect Four. From each won ending; "
+            "chess.",
+        ),
     ] = None,
     gnugo: Annotated[
         int | None, typer.Option(min=2, help="Games against each level of GNU Go; Go.")
@@ -103,8 +111,10 @@ def exam(
     connect_four: fixed samples of positions, of random play and near good play; an error is an
     action with a worse outcome than the best one. --perfect-play adds whole games against the
     solver, which plays evenly among its best actions or resists longest. othello: a sample of
-    positions with 6 to 12 empty squares. Go: --gnugo plays whole games against GNU Go. Results of
-    whole games are stored in the table exams.
+    positions with 6 to 12 empty squares. chess: positions with three or four men, and forced mates
+    in one to three moves, with the errors by material and by length of the mate. --perfect-play
+    adds games from won endings (KQK, KRK, KBBK, KPK) against the best defence. Go: --gnugo plays
+    whole games against GNU Go. Results of whole games are stored in the table exams.
     """
     from zerofleet import games
     from zerofleet.config import ProcessSettings, read_settings
@@ -145,12 +155,14 @@ def _check(request: _ExamRequest) -> None:
     """Refuse exams that this game does not have."""
     from zerofleet.exam import position_kinds
     from zerofleet.exam.gnu_go import check_gnu_go
+    from zerofleet.games.chess import is_chess
     from zerofleet.games.go import is_go
 
     game = request.run.game.name
-    if request.perfect_play and game != "connect_four":
+    if request.perfect_play and not (game == "connect_four" or is_chess(game)):
         raise ConfigError(
-            f"--perfect-play needs a solver, and only connect_four has one: leave it out for {game}"
+            "--perfect-play needs a solver, and only connect_four and chess have one: leave it out "
+            f"for {game}"
         )
     if request.levels and not request.gnugo:
         raise ConfigError(
@@ -174,7 +186,7 @@ async def _examine(
 ) -> None:
     """Run the exams on one model, and store the results of whole games."""
     run = request.run
-    async for kind, positions, errors, figures in _results(request, predictor):
+    async for kind, positions, errors, figures, groups in _results(request, predictor):
         values: dict[str, Any] = {
             "game": run.game.name,
             "model": predictor.version,
@@ -185,7 +197,13 @@ async def _examine(
             "error_rate": errors / positions,
             **asdict(figures),
         }
-        echo(json.dumps(values) if as_json else _line(values, request))
+        if as_json:
+            by_group = {"groups": [asdict(each) for each in groups]} if groups else {}
+            echo(json.dumps(values | by_group))
+        else:
+            echo(_line(values, request))
+            for line in _group_lines(groups):
+                echo(line)
         if figures.wins is not None:
             database.insert_exam(
                 run.name,
@@ -200,12 +218,21 @@ async def _examine(
 
 async def _results(
     request: _ExamRequest, predictor: _InProcess
-) -> AsyncIterator[tuple[str, int, int, ExamFigures]]:
-    """Yield the kind of each exam, its number of positions or games, its errors and its figures."""
+) -> AsyncIterator[tuple[str, int, int, ExamFigures, Sequence[GroupErrors]]]:
+    """Yield each exam: its kind, number of positions or games, errors, figures and groups."""
     from zerofleet.database import ExamFigures
-    from zerofleet.exam import SOLVER_CHOICES, examine, play_first, play_second, position_kinds
+    from zerofleet.exam import (
+        ENDINGS,
+        SOLVER_CHOICES,
+        examine,
+        play_endings,
+        play_first,
+        play_second,
+        position_kinds,
+    )
     from zerofleet.exam.examined_player import ExaminedPlayer
     from zerofleet.exam.gnu_go import LEVELS, play_gnu_go
+    from zerofleet.games.chess import is_chess
 
     run, simulations = request.run, request.simulations
     most_rows = run.inference.max_batch_rows
@@ -220,16 +247,21 @@ async def _results(
             most_rows=most_rows,
         )
         figures = ExamFigures(result.prior_errors, result.value_error)
-        yield kind, result.positions, result.errors, figures
-    if request.perfect_play:
-        player = ExaminedPlayer.of(run.game.name, predictor, simulations, run.search, most_rows)
+        yield kind, result.positions, result.errors, figures, result.groups
+    player = ExaminedPlayer.of(run.game.name, predictor, simulations, run.search, most_rows)
+    if request.perfect_play and is_chess(run.game.name):
+        for material in ENDINGS:
+            ended = await play_endings(player, material, request.perfect_play)
+            figures = ExamFigures(wins=ended.wins, draws=ended.draws, given_away=ended.given_away)
+            yield f"won:{material}", ended.games, ended.draws, figures, ()
+    elif request.perfect_play:
         for side, play in (("first", play_first), ("second", play_second)):
             for choice in SOLVER_CHOICES:
                 ended = await play(player, request.perfect_play, choice)
                 figures = ExamFigures(
                     wins=ended.wins, draws=ended.draws, given_away=ended.given_away
                 )
-                yield f"{side}:{choice}", ended.games, ended.games - ended.kept, figures
+                yield f"{side}:{choice}", ended.games, ended.games - ended.kept, figures, ()
     for level in (request.levels or LEVELS) if request.gnugo else ():
         report = partial(_say_played, level)
         ended = await play_gnu_go(run, predictor, level, request.gnugo or 0, simulations, report)
@@ -246,7 +278,7 @@ async def _results(
                 err=True,
             )
         lost = ended.games - ended.wins - ended.draws
-        yield f"gnugo:{level}", ended.games, lost, figures
+        yield f"gnugo:{level}", ended.games, lost, figures, ()
 
 
 def _say_played(level: int, over: int, games: int) -> None:
@@ -259,6 +291,14 @@ def _line(values: dict[str, Any], request: _ExamRequest) -> str:
         f"{_cell(key, values[key]):{'<' if key == 'kind' else '>'}{_COLUMNS[key][1]}}"
         for key in request.columns
     )
+
+
+def _group_lines(groups: Sequence[GroupErrors]) -> list[str]:
+    """Return lines with the errors and the number of positions of each group."""
+    cells = [f"{each.name} {each.errors}/{each.positions}" for each in groups]
+    # A name and its figures stay on one line.
+    lines = textwrap.wrap(", ".join(cell.replace(" ", "\0") for cell in cells), _WIDTH - 2)
+    return [f"  {line}".replace("\0", " ") for line in lines]
 
 
 def _cell(key: str, value: float | str | None) -> str:

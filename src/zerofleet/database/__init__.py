@@ -22,7 +22,13 @@ from zerofleet.database.matches import (
     Verdict,
     match_seed,
 )
-from zerofleet.database.metrics import ExamFigures, ExamRow, RecentPlay, WrongAnswer
+from zerofleet.database.metrics import (
+    ExamFigures,
+    ExamRow,
+    GroupErrors,
+    RecentPlay,
+    WrongAnswer,
+)
 from zerofleet.database.migrate import check_database, migrate
 from zerofleet.database.models import ModelRow, Variant, VariantRow
 from zerofleet.database.promotions import Promotion, PromotionChain, PromotionRow
@@ -39,6 +45,7 @@ __all__ = [
     "FinishedGames",
     "GameLeases",
     "GameWindow",
+    "GroupErrors",
     "InferenceDatabase",
     "Kept",
     "MatchGame",

@@ -60,7 +60,7 @@ LEFT JOIN LATERAL (
 ) AS r ON true
 LEFT JOIN LATERAL (
     SELECT error_rate FROM exams
-    WHERE run = :run AND version = h.best_model AND kind IN ('lines', 'random')
+    WHERE run = :run AND version = h.best_model AND kind IN ('lines', 'random', 'endgames')
     ORDER BY exam_id DESC LIMIT 1
 ) AS e ON true
 LEFT JOIN LATERAL (

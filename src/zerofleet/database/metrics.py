@@ -111,6 +111,16 @@ class WrongAnswer:
     moves: str  # moves that lead there
     played: str
     right: tuple[str, ...]  # any of these keeps the outcome
+    start: str = ""  # position that the moves begin at; empty: the usual start
+
+
+@dataclass(frozen=True, slots=True)
+class GroupErrors:
+    """Errors in a group of an exam's positions."""
+
+    name: str
+    positions: int
+    errors: int
 
 
 MOST_WRONG_ANSWERS = 100
@@ -124,7 +134,7 @@ class ExamRow:
 
     run: str
     version: int
-    kind: str  # lines, random or good positions, or whole games
+    kind: str  # a kind of positions, or whole games
     num_simulations: int
     positions: int
     errors: int
@@ -296,6 +306,7 @@ class Exams(ConnectionPool):
         kind: str,
         figures: ExamFigures = _NOTHING_MORE,
         wrong_answers: Sequence[WrongAnswer] | None = None,
+        groups: Sequence[GroupErrors] = (),
     ) -> None:
         """Record an exam of a model; repeating the same one does nothing.
 
@@ -304,15 +315,17 @@ class Exams(ConnectionPool):
             kind: a value of the table's column.
             figures: further figures.
             wrong_answers: the first hundred are stored; None: they are not known.
+            groups: errors by group; empty: the exam has no groups.
         """
         kept = [asdict(each) for each in wrong_answers or ()][:MOST_WRONG_ANSWERS]
         self._run(
             "INSERT INTO exams (run, version, kind, num_simulations, positions, errors, "
             "prior_errors, value_error, wins, draws, given_away, margin, even_komi, "
-            "wrong_answers) SELECT :run, :version, :kind, :num_simulations, :positions, :errors, "
-            "CAST(:prior_errors AS integer), CAST(:value_error AS real), CAST(:wins AS integer), "
-            "CAST(:draws AS integer), CAST(:given_away AS integer), CAST(:margin AS real), "
-            "CAST(:even_komi AS real), CAST(:wrong_answers AS jsonb) WHERE NOT EXISTS "
+            "wrong_answers, groups) SELECT :run, :version, :kind, :num_simulations, :positions, "
+            ":errors, CAST(:prior_errors AS integer), CAST(:value_error AS real), "
+            "CAST(:wins AS integer), CAST(:draws AS integer), CAST(:given_away AS integer), "
+            "CAST(:margin AS real), CAST(:even_komi AS real), CAST(:wrong_answers AS jsonb), "
+            "CAST(:groups AS jsonb) WHERE NOT EXISTS "
             "(SELECT FROM exams WHERE run = :run AND version = :version AND positions = :positions "
             "AND kind = :kind AND num_simulations = :num_simulations AND errors = :errors "
             "AND wins IS NOT DISTINCT FROM CAST(:wins AS integer) "
@@ -327,6 +340,7 @@ class Exams(ConnectionPool):
             positions=positions,
             errors=errors,
             wrong_answers=None if wrong_answers is None else json.dumps(kept),
+            groups=json.dumps([asdict(each) for each in groups]) if groups else None,
             **asdict(figures),
         )
 

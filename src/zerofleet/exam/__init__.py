@@ -1,7 +1,7 @@
 """The exam: a player's error rate where perfect play is known.
 
-Perfect play is known here for two games and for the end of a third. Their exams differ, because
-their sizes do:
+Perfect play is known here for two games, and for some positions of two others. Their exams differ,
+because their sizes do:
 
 - **tic_tac_toe** (``exam/examine.py``): the player meets every line of play that an opponent can
   choose, as both colours. A position of the exam is one finished game. An error is a game that the
@@ -11,6 +11,10 @@ their sizes do:
   outcome is worse than the best one. Whole games against the solver are in
   ``exam/solver_games.py``.
 - **othello** (``exam/sample.py``): a sample of positions with 6 to 12 empty squares.
+- **chess** (``exam/chess_positions.py``): fixed samples of endgames with three or four men, and of
+  forced mates in one to three moves. An error is a move with a worse outcome than the best one, or
+  one that misses the shortest mate. Errors are also counted by material and by length of the mate.
+  Whole games from won endings are in ``exam/chess_endings.py``.
 
 Where perfect play is not known, there may be a program to play against: ``exam/gnu_go.py``.
 
@@ -18,16 +22,19 @@ In every exam the player is deterministic: no noise, temperature 0 (the most vis
 random symmetry. So one model gives one result.
 """
 
+from zerofleet.exam.chess_endings import ENDINGS, play_endings
 from zerofleet.exam.examine import ExamResult, PositionKind, examine, has_exam, position_kinds
 from zerofleet.exam.solver_games import SOLVER_CHOICES, PerfectPlay, play_first, play_second
 
 __all__ = [
+    "ENDINGS",
     "SOLVER_CHOICES",
     "ExamResult",
     "PerfectPlay",
     "PositionKind",
     "examine",
     "has_exam",
+    "play_endings",
     "play_first",
     "play_second",
     "position_kinds",

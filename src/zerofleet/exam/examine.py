@@ -1,10 +1,10 @@
 """The exam of a game: one function for every game that has one.
 
-Connect Four and Othello are examined in a sample of positions (``sample``). Tic-tac-toe is walked
-in full: every line of play that an opponent can choose, as both colours. The player's answer to a
-position never varies, so the games that it can meet form a tree that branches only where the
-opponent moves. The tree is walked level by level, all positions of a level in one search. Each
-distinct position is searched once, however many games lead to it.
+Connect Four, Othello and chess are examined in samples of positions (``sample``,
+``chess_positions``). Tic-tac-toe is walked in full: every line of play that an opponent can choose,
+as both colours. The player's answer to a position never varies, so the games that it can meet form
+a tree that branches only where the opponent moves. The tree is walked level by level, all positions
+of a level in one search. Each distinct position is searched once, however many games lead to it.
 """
 
 from __future__ import annotations
@@ -16,21 +16,32 @@ from typing import Literal
 from zerofleet_core import State
 
 from zerofleet.config import SearchSection
-from zerofleet.database import WrongAnswer
+from zerofleet.database import GroupErrors, WrongAnswer
 from zerofleet.errors import ConfigError
+from zerofleet.exam.chess_positions import chess_sample
 from zerofleet.exam.examined_player import MOST_ROWS, ExaminedPlayer
-from zerofleet.exam.sample import answer, good_sample, random_sample, wrong_answer
+from zerofleet.exam.sample import (
+    LabelledPosition,
+    answer,
+    count_groups,
+    good_sample,
+    random_sample,
+    wrong_answer,
+)
+from zerofleet.games.chess import is_chess
 from zerofleet.prediction import Predictor
 from zerofleet.search_configs import PLAIN_SEARCH
 
-PositionKind = Literal["lines", "random", "good"]
+PositionKind = Literal["lines", "random", "good", "endgames", "mates"]
 """Kinds of positions of an exam.
 
 ``lines``: the games of tic-tac-toe. ``random``: positions of random play, of Connect Four or with
-the last empty squares of Othello. ``good``: positions of Connect Four near good play.
+the last empty squares of Othello. ``good``: positions of Connect Four near good play. ``endgames``:
+positions of chess with three or four men. ``mates``: forced mates of chess in one to three moves.
 """
 
 _KINDS: dict[str, tuple[PositionKind, ...]] = {
+    "chess": ("endgames", "mates"),
     "connect_four": ("random", "good"),
     "othello": ("random",),
     "tic_tac_toe": ("lines",),
@@ -58,6 +69,8 @@ class ExamResult:
     """Whether the player made a mistake in each position of a sample, [positions]."""
     wrong_answers: tuple[WrongAnswer, ...] = ()
     """Positions with a wrong answer; for tic-tac-toe the ones in which it gave up the draw."""
+    groups: tuple[GroupErrors, ...] = ()
+    """Errors by material or by length of the mate, short names first; empty for other games."""
 
     @property
     def error_rate(self) -> float:
@@ -67,12 +80,12 @@ class ExamResult:
 
 def has_exam(game: str) -> bool:
     """Return whether perfect play of this game is known here."""
-    return game in _KINDS
+    return bool(position_kinds(game))
 
 
 def position_kinds(game: str) -> tuple[PositionKind, ...]:
     """Return the kinds of positions that a game can be examined in; empty if it has no exam."""
-    return _KINDS.get(game, ())
+    return _KINDS.get("chess" if is_chess(game) else game, ())
 
 
 async def examine(
@@ -123,10 +136,13 @@ async def examine(
             walk.lost,
             wrong_answers=wrong_lines(game, walk.answers) if walk.lost else (),
         )
+    sample: Sequence[LabelledPosition]
     if kind == "random":
         sample = await random_sample(game, positions, seed)
-    else:
+    elif kind == "good":
         sample = good_sample(positions)
+    else:
+        sample = chess_sample(game, kind, positions)
     answers = await answer(player, sample)
     return ExamResult(
         game,
@@ -138,10 +154,11 @@ async def examine(
         answers.value_error,
         answers.wrong,
         tuple(
-            wrong_answer(game, position.actions, action, position.best_actions)
+            wrong_answer(game, position.actions, action, position.best_actions, position.start)
             for position, action in zip(sample, answers.chosen, strict=True)
             if position.is_error(action)
         ),
+        count_groups(sample, answers.wrong),
     )
 
 

@@ -39,15 +39,25 @@ class ExaminedPlayer:
         """Return the best action in each position; a position is its list of actions so far."""
         return [result.best_action for result in await self.search(positions)]
 
-    async def search(self, positions: Sequence[Sequence[int]]) -> list[SearchResult]:
-        """Return the result of the search of each position."""
+    async def search(
+        self, positions: Sequence[Sequence[int]], starts: Sequence[str] = ()
+    ) -> list[SearchResult]:
+        """Return the result of the search of each position.
+
+        Args:
+            positions: each a list of actions from its start position.
+            starts: start position of each position; empty: all begin at the usual start.
+        """
         results: list[SearchResult] = []
         for first in range(0, len(positions), self.most_rows):
-            results += await self._search(positions[first : first + self.most_rows])
+            part = slice(first, first + self.most_rows)
+            results += await self._search(positions[part], starts[part])
         return results
 
-    async def _search(self, positions: Sequence[Sequence[int]]) -> list[SearchResult]:
-        search = Search(self.game, positions, self.config, 0)
+    async def _search(
+        self, positions: Sequence[Sequence[int]], starts: Sequence[str]
+    ) -> list[SearchResult]:
+        search = Search(self.game, positions, self.config, 0, starts=starts)
         while not search.done:
             observations = search.select()
             if len(observations) == 0:

@@ -36,7 +36,7 @@ from zerofleet_core import (
     transform_observation,
 )
 
-from zerofleet.database import WrongAnswer
+from zerofleet.database import GroupErrors, WrongAnswer
 from zerofleet.exam.examined_player import ExaminedPlayer
 from zerofleet.games import format_actions
 
@@ -52,7 +52,8 @@ _GAMES = 10  # games from each opening
 _SEED = 1
 _CENTRE, _LAST_COLUMN = 3, 6
 _FILE = Path(__file__).with_name("good_play.txt")
-_SIGNS: dict[str, int | None] = {"+": 1, "=": 0, "-": -1, ".": None}
+SIGNS: dict[str, int | None] = {"+": 1, "=": 0, "-": -1, ".": None}
+"""Outcomes as the files of positions write them; None: an illegal action."""
 
 Outcomes = Callable[[Sequence[int]], Sequence[int | None]]
 
@@ -78,6 +79,8 @@ class LabelledPosition:
 
     actions: tuple[int, ...]  # played so far
     outcomes: tuple[int | None, ...]  # [num_actions] for the player to move; None: illegal
+    start: str = ""  # the position before these actions; empty: the usual start
+    group: str = ""  # errors are counted for each group; empty: there are no groups
 
     @property
     def value(self) -> int:
@@ -87,7 +90,8 @@ class LabelledPosition:
     @property
     def best_actions(self) -> list[int]:
         """Actions with the best outcome."""
-        return [action for action, each in enumerate(self.outcomes) if each == self.value]
+        value = self.value
+        return [action for action, each in enumerate(self.outcomes) if each == value]
 
     @property
     def allows_error(self) -> bool:
@@ -123,7 +127,9 @@ class Answers:
 
 async def answer(player: ExaminedPlayer, sample: Sequence[LabelledPosition]) -> Answers:
     """Search every position of the sample with the player."""
-    results = await player.search([position.actions for position in sample])
+    results = await player.search(
+        [position.actions for position in sample], [position.start for position in sample]
+    )
     pairs = list(zip(sample, results, strict=True))
     return Answers(
         tuple(result.best_action for result in results),
@@ -137,15 +143,32 @@ async def answer(player: ExaminedPlayer, sample: Sequence[LabelledPosition]) -> 
 
 
 def wrong_answer(
-    game: str, actions: Sequence[int], played: int, right: Sequence[int]
+    game: str, actions: Sequence[int], played: int, right: Sequence[int], start: str = ""
 ) -> WrongAnswer:
     """Return a position with a wrong answer, in the game's notation."""
-    state = State(game, actions)
+    state = State(game, actions, start)
     return WrongAnswer(
-        format_actions(game, actions),
+        format_actions(game, actions, start),
         state.action_to_string(played),
         tuple(map(state.action_to_string, right)),
+        start,
     )
+
+
+def count_groups(
+    sample: Sequence[LabelledPosition], wrong: Sequence[bool]
+) -> tuple[GroupErrors, ...]:
+    """Return the errors in each group of a sample, short names first; empty: it has no groups.
+
+    Args:
+        wrong: whether the answer to each position was wrong, [positions].
+    """
+    errors: dict[str, list[bool]] = {}
+    for position, is_wrong in zip(sample, wrong, strict=True):
+        if position.group:
+            errors.setdefault(position.group, []).append(is_wrong)
+    names = sorted(errors, key=lambda name: (len(name), name))
+    return tuple(GroupErrors(name, len(errors[name]), sum(errors[name])) for name in names)
 
 
 class _Sample:
@@ -214,11 +237,11 @@ def _good_positions() -> tuple[LabelledPosition, ...]:
 
 def _read(line: str) -> LabelledPosition:
     actions, outcomes = line.split(" ")
-    return LabelledPosition(tuple(map(int, actions)), tuple(_SIGNS[sign] for sign in outcomes))
+    return LabelledPosition(tuple(map(int, actions)), tuple(SIGNS[sign] for sign in outcomes))
 
 
 def _written(position: LabelledPosition) -> str:
-    signs = {outcome: sign for sign, outcome in _SIGNS.items()}
+    signs = {outcome: sign for sign, outcome in SIGNS.items()}
     actions = "".join(map(str, position.actions))
     return f"{actions} {''.join(signs[outcome] for outcome in position.outcomes)}"
 

@@ -35,7 +35,13 @@ _STARVED_SHARE = 0.95
 _MINUTE, _HOUR, _DAY = 60, 3_600, 86_400
 
 POSITION_WORDS: Mapping[str, str] = MappingProxyType(
-    {"lines": "lines of play", "random": "random positions", "good": "good-play positions"}
+    {
+        "lines": "lines of play",
+        "random": "random positions",
+        "good": "good-play positions",
+        "endgames": "endgames",
+        "mates": "mates",
+    }
 )
 """Words for the kinds of an exam's positions; good play is near perfect play."""
 _WARNINGS = {

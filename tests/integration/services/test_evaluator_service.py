@@ -95,6 +95,20 @@ def test_the_first_model_is_promoted_at_once_and_examined(make_fleet: Any) -> No
     assert all(0 < (exam.figures.prior_errors or 0) <= 10 for exam in exams)
 
 
+def test_a_model_of_chess_is_examined_in_endgames_and_mates(make_fleet: Any) -> None:
+    fleet = make_fleet(run_file().replace("connect_four", "chess"))
+    fleet.publish(1)
+    judge_until(fleet, lambda: len(fleet.database.exams("judged")) == 2)
+    exams = fleet.database.exams("judged")
+    assert [(exam.kind, exam.positions) for exam in exams] == [("endgames", 10), ("mates", 10)]
+    rows = fleet.database._rows("SELECT errors, wrong_answers, groups FROM exams")
+    assert len(rows) == 2
+    for errors, wrong, groups in rows:
+        assert errors == len(wrong) == sum(group["errors"] for group in groups)
+        assert sum(group["positions"] for group in groups) == 10
+        assert all(each["start"] and each["moves"] == "" for each in wrong)
+
+
 @pytest.mark.parametrize(("threshold", "expected"), [(0.49, "promoted"), (0.55, "rejected")])
 def test_a_candidate_that_plays_like_the_best_scores_one_half(
     make_fleet: Any, threshold: float, expected: str

@@ -15,8 +15,10 @@ COMMENT ON TABLE exams IS
     'ended.';
 COMMENT ON COLUMN exams.kind IS
     'lines: every line of play of tic-tac-toe. random, good: positions of random play, or near good '
-    'play. first:, second: whole games as that player against the solver, which plays evenly among its '
-    'best actions or resists longest. gnugo:LEVEL: whole games against GNU Go.';
+    'play. endgames, mates: positions of chess with three or four men, or with a forced mate. '
+    'first:, second: whole games as that player against the solver, which plays evenly among its '
+    'best actions or resists longest. won: games of chess from a won ending. gnugo:LEVEL: whole games '
+    'against GNU Go.';
 COMMENT ON COLUMN exams.positions IS 'Number of positions, or of games.';
 COMMENT ON COLUMN exams.errors IS
     'Positions in which the action lost value. For whole games: games that ended worse than with '
@@ -33,8 +35,11 @@ COMMENT ON COLUMN exams.margin IS
 COMMENT ON COLUMN exams.even_komi IS
     'Points that the model would need instead of the komi to win half of its games against GNU Go.';
 COMMENT ON COLUMN exams.wrong_answers IS
-    'The first hundred positions with an error, in the game''s notation: the moves that lead there, '
-    'the move played, and all moves that keep the outcome; null: not kept.';
+    'The first hundred positions with an error, in the game''s notation: the start position (empty: '
+    'the usual start), the moves that lead there, the move played, and all moves that keep the '
+    'outcome; null: not kept.';
+COMMENT ON COLUMN exams.groups IS
+    'Positions and errors by group: by material in endgames, by length in mates; null: no groups.';
 
 COMMENT ON TABLE fences IS
     'Leader epochs of the writers. The newest epoch may write; rows with an older one are refused.';
