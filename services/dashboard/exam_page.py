@@ -235,7 +235,7 @@ class ExamView:
         game = self._game_board.game
         actions = parse_actions(game, wrong.moves, wrong.start)
         state = State(game, actions, wrong.start)
-        words = {state.action_to_string(action): action for action in state.legal_actions()}
+        words = {state.action_to_san(action): action for action in state.legal_actions()}
         marks = [BoardMark(words[each], 1.0, "correct") for each in wrong.right if each in words]
         if wrong.played in words:
             marks.append(BoardMark(words[wrong.played], 0.35, "played"))

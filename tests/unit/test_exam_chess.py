@@ -181,7 +181,7 @@ async def test_perfect_worst_and_random_play(kind: ChessKind) -> None:
         position = positions[wrong.start]
         state = begun(position)
         assert wrong.moves == ""
-        assert [*wrong.right] == [state.action_to_string(each) for each in position.best_actions]
+        assert [*wrong.right] == [state.action_to_san(each) for each in position.best_actions]
         assert wrong.played not in wrong.right
     assert sum(group.errors for group in worst.groups) == worst.errors == len(worst.wrong_answers)
     shares = [len(each.best_actions) / len(legal(each)) for each in positions.values()]

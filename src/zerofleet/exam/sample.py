@@ -149,8 +149,8 @@ def wrong_answer(
     state = State(game, actions, start)
     return WrongAnswer(
         format_actions(game, actions, start),
-        state.action_to_string(played),
-        tuple(map(state.action_to_string, right)),
+        state.action_to_san(played),
+        tuple(map(state.action_to_san, right)),
         start,
     )
 
