@@ -1,7 +1,7 @@
 """The exam: a player's error rate where perfect play is known.
 
-Perfect play is known here for two games, and for some positions of two others. Their exams differ,
-because their sizes do:
+Perfect play is known here for two games, and for some positions of two others. Their exams differ
+with their sizes:
 
 - **tic_tac_toe** (``exam/examine.py``): the player meets every line of play that an opponent can
   choose, as both colours. A position of the exam is one finished game. An error is a game that the
@@ -15,6 +15,9 @@ because their sizes do:
   forced mates in one to three moves. An error is a move with a worse outcome than the best one, or
   one that misses the shortest mate. Errors are also counted by material and by length of the mate.
   Whole games from won endings are in ``exam/chess_endings.py``.
+
+- **A game in Python** (``exam/sample.py``): positions of random play, if its class defines
+  ``perfect_outcomes``.
 
 Where perfect play is not known, there may be a program to play against: ``exam/gnu_go.py``.
 

@@ -29,15 +29,17 @@ from zerofleet.exam.sample import (
     wrong_answer,
 )
 from zerofleet.games.chess import is_chess
+from zerofleet.games.python_game import load_class_rules
 from zerofleet.prediction import Predictor
 from zerofleet.search_configs import PLAIN_SEARCH
 
 PositionKind = Literal["lines", "random", "good", "endgames", "mates"]
 """Kinds of positions of an exam.
 
-``lines``: the games of tic-tac-toe. ``random``: positions of random play, of Connect Four or with
-the last empty squares of Othello. ``good``: positions of Connect Four near good play. ``endgames``:
-positions of chess with three or four men. ``mates``: forced mates of chess in one to three moves.
+``lines``: the games of tic-tac-toe. ``random``: positions of random play, of Connect Four, with the
+last empty squares of Othello, or of a game in Python. ``good``: positions of Connect Four near good
+play. ``endgames``: positions of chess with three or four men. ``mates``: forced mates of chess in
+one to three moves.
 """
 
 _KINDS: dict[str, tuple[PositionKind, ...]] = {
@@ -85,6 +87,8 @@ def has_exam(game: str) -> bool:
 
 def position_kinds(game: str) -> tuple[PositionKind, ...]:
     """Return the kinds of positions that a game can be examined in; empty if it has no exam."""
+    if game.startswith("python:"):
+        return ("random",) if load_class_rules(game).knows_perfect_play else ()
     return _KINDS.get("chess" if is_chess(game) else game, ())
 
 
@@ -117,7 +121,10 @@ async def examine(
     """
     kinds = position_kinds(game)
     if not kinds:
-        raise ConfigError(f"there is no exam for '{game}', only for {', '.join(_KINDS)}")
+        raise ConfigError(
+            f"there is no exam for '{game}', only for {', '.join(_KINDS)}, and for games in Python "
+            "whose class defines perfect_outcomes()"
+        )
     kind = kind or kinds[0]
     if kind not in kinds:
         raise ConfigError(

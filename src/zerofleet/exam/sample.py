@@ -5,6 +5,9 @@ last 6 to 12 empty squares. It is not over, and offers at least two actions whos
 perfect play differ, so that an error is possible. Positions that differ only by a symmetry of the
 board count once.
 
+A game written in Python has such an exam if its class defines ``perfect_outcomes``. Its positions
+are of any ply.
+
 Connect Four has a second kind: positions near good play, which a good player meets and makes
 mistakes in. They come from games in which each side plays an action of the best outcome with the
 probability ``CARE``, and any legal action otherwise; at most ``MOST_A_PLY`` of a ply count. The
@@ -37,8 +40,10 @@ from zerofleet_core import (
 )
 
 from zerofleet.database import GroupErrors, WrongAnswer
+from zerofleet.errors import ConfigError
 from zerofleet.exam.examined_player import ExaminedPlayer
 from zerofleet.games import format_actions
+from zerofleet.games.python_game import load_class_rules
 
 GAME = "connect_four"
 """Game of the exams that support only one game."""
@@ -66,6 +71,9 @@ class _SolvedGame:
     most_discs: int  # most discs on the board, of both players
     action_outcomes: Callable[[Sequence[int]], Sequence[int | None]]
 
+
+_DRAWS = 500
+"""Positions drawn without a new one that allows an error, until a game counts as exhausted."""
 
 _SOLVED = {
     "connect_four": _SolvedGame(10, 30, connect_four_action_outcomes),
@@ -106,11 +114,20 @@ class LabelledPosition:
 async def random_sample(game: str, size: int, seed: int) -> tuple[LabelledPosition, ...]:
     """Return the sample of ``size`` positions of ``game``; each is labelled once in a process.
 
-    A thread labels one position at a time, so that a cancelled exam ends within one position.
+    A thread labels one position at a time, so that a cancelled exam ends within one position. A
+    small game may have fewer positions.
+
+    Raises:
+        ConfigError: no position of the game was found that allows an error.
     """
     sample = _sample_of(game, seed)
-    while len(sample.positions) < size:
+    while len(sample.positions) < size and sample.misses < _DRAWS:
         await asyncio.to_thread(sample.grow)
+    if not sample.positions:
+        raise ConfigError(
+            f"game '{game}': none of {_DRAWS} positions of random play has perfect_outcomes() "
+            "that differ, so that an error is possible"
+        )
     return tuple(sample.positions[:size])
 
 
@@ -176,7 +193,11 @@ class _Sample:
 
     def __init__(self, game: str, seed: int) -> None:
         self.positions: list[LabelledPosition] = []
+        self.misses = 0
+        """Positions drawn since the last one that was kept."""
         self._game = game
+        self._solved = _SOLVED.get(game)
+        self._rules = None if self._solved else load_class_rules(game)
         self._generator = random.Random(seed)
         self._seen: set[bytes] = set()
         self._one_at_a_time = threading.Lock()
@@ -184,26 +205,51 @@ class _Sample:
     def grow(self) -> None:
         """Draw one more position; positions that allow no error are skipped."""
         with self._one_at_a_time:
+            self.misses += 1
             actions, state = self._random_position()
             key = symmetry_key(state)
             if state.is_terminal or key in self._seen:
                 return
             self._seen.add(key)
-            outcomes = _SOLVED[self._game].action_outcomes(actions)
+            outcomes = self._outcomes(actions, state)
+            if outcomes is None:
+                return
             position = LabelledPosition(tuple(actions), tuple(outcomes))
             if position.allows_error:
                 self.positions.append(position)
+                self.misses = 0
 
     def _random_position(self) -> tuple[list[int], State]:
-        solved = _SOLVED[self._game]
         state = State(self._game)
         actions: list[int] = []
-        discs = self._generator.randint(solved.least_discs, solved.most_discs)
+        if self._solved is None:
+            while not state.is_terminal:
+                actions.append(self._generator.choice(state.legal_actions()))
+                state.apply(actions[-1])
+            actions = actions[: self._generator.randrange(len(actions))]
+            return actions, State(self._game, actions)
+        discs = self._generator.randint(self._solved.least_discs, self._solved.most_discs)
         while not state.is_terminal and _discs(state) < discs:
             action = self._generator.choice(state.legal_actions())
             state.apply(action)
             actions.append(action)
         return actions, state
+
+    def _outcomes(self, actions: Sequence[int], state: State) -> Sequence[int | None] | None:
+        """Return the outcome of every action; None if perfect play is not known here."""
+        if self._solved is not None:
+            return self._solved.action_outcomes(actions)
+        assert self._rules is not None
+        position = self._rules.start()
+        for action in actions:
+            position.apply(action)
+        known = position.perfect_outcomes()
+        if known is None:
+            return None
+        outcomes: list[int | None] = [None] * self._rules.num_actions
+        for action, outcome in zip(state.legal_actions(), known, strict=True):
+            outcomes[action] = outcome
+        return outcomes
 
 
 @functools.cache

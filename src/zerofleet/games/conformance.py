@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from zerofleet_core import GameSpec, ReplayBuffer, SearchConfig, SelfPlay
 
 from zerofleet.games import State, spec
-from zerofleet.games.python_game import raise_failure_in
+from zerofleet.games.python_game import load_class_rules, raise_failure_in
 
 _ILLEGAL_TRIED = 5  # illegal actions tried per position
 _SEARCH_BATCHES = 500
@@ -76,12 +76,42 @@ def _check(name: str, games: int, seed: int) -> Conformance:
         lines.append(line)
         results[result] += 1
         _check_images(sizes, line)
+    if name.startswith("python:"):
+        _check_outcomes(sizes, min(lines, key=len))
     if sizes.sets_up_positions:
         for line in lines:
             _check_set_up(sizes, line)
     _check_training(sizes, min(lines, key=len), seed)
     _check_search(sizes, seed)
     return Conformance(name, tuple(map(len, lines)), dict(results), _remarks(sizes, lines, results))
+
+
+def _check_outcomes(sizes: GameSpec, line: list[int]) -> None:
+    """Check that perfect play agrees with the ends of games and with itself, one ply apart."""
+    rules = load_class_rules(sizes.name)
+    if not rules.knows_perfect_play:
+        return
+    position = rules.start()
+    for ply, played in enumerate(line):
+        known, mover = position.perfect_outcomes(), position.to_play
+        for action, outcome in zip(position.legal_actions(), known or (), strict=known is not None):
+            after = position.copy()
+            after.apply(action)
+            if after.is_terminal:
+                reached = after.result if mover == 0 else -after.result
+            else:
+                following = after.perfect_outcomes()
+                if following is None:
+                    continue
+                reached = max(following) if after.to_play == mover else -max(following)
+            _require(
+                outcome == reached,
+                sizes,
+                line[:ply],
+                f"perfect_outcomes() says {outcome} for action {action}, but the position after it "
+                f"is {reached} for the same player",
+            )
+        position.apply(played)
 
 
 def _look(state: State) -> tuple[object, ...]:

@@ -122,6 +122,15 @@ class Game(ABC):
         """
         raise NotImplementedError
 
+    def perfect_outcomes(self) -> list[int] | None:
+        """Return the outcome of each legal action under perfect play, for the player to move.
+
+        +1 win, 0 draw, -1 loss, in the order of ``legal_actions``. Return None for a position that
+        takes too long to solve. A class that defines it has an exam: how often does a model lose
+        value in positions of random play? It is called for positions that are not over.
+        """
+        raise NotImplementedError
+
     @classmethod
     def set_up(cls, text: str) -> Self:
         """Return the position that one line of text describes, so that games may begin there.
@@ -280,6 +289,7 @@ class ClassRules:
         self.observation_shape = _shape(name, game.observation_shape)
         self.num_final_planes = _whole(name, "num_final_planes", game.num_final_planes, 1 << 10, 0)
         self.has_final_score = game.final_score is not Game.final_score
+        self.knows_perfect_play = game.perfect_outcomes is not Game.perfect_outcomes
         self.player_names = _names(name, game.player_names)
         defines_set_up = _inherited(game, "set_up") is not _inherited(Game, "set_up")
         self.sets_up_positions = defines_set_up
@@ -523,6 +533,21 @@ class ClassPosition:
         if not math.isfinite(score):
             raise self._wrong(f"final_score() is {score}: {wanted}")
         return score
+
+    def perfect_outcomes(self) -> list[int] | None:
+        """Return the outcome of each legal action, for the player to move; None: not known."""
+        answer: Any = NO_ANSWER
+        wanted = f"give +1, 0 or -1 for each of the {len(self.legal_actions())} legal actions"
+        try:
+            answer = self._game.perfect_outcomes()
+            if answer is None:
+                return None
+            outcomes = list(map(operator.index, answer))
+        except Exception as error:
+            raise self._failed("perfect_outcomes()", error, answer, wanted) from error
+        if len(outcomes) != len(self.legal_actions()) or not set(outcomes) <= {-1, 0, 1}:
+            raise self._wrong(describe_answer("perfect_outcomes()", outcomes, wanted))
+        return outcomes
 
     def setup_text(self) -> str | None:
         """See ``Rules``; None if the class has no notation for positions."""
