@@ -9,10 +9,10 @@ import chess.pgn
 import pytest
 from typer.testing import CliRunner
 
-from tests.support.random_records import random_record, resigned_record
+from tests.support.random_records import changed, random_record, resigned_record
 from zerofleet.cli import app
 from zerofleet.config import run_from_values
-from zerofleet.database import Database, Submission
+from zerofleet.database import Database, MatchGame, Submission
 from zerofleet.database.played_games import record_format
 from zerofleet.errors import ConfigError
 from zerofleet.games.chess import centipawns
@@ -94,3 +94,26 @@ def test_each_game_has_its_format() -> None:
         GAME: "pgn",
         "connect_four": None,
     }
+
+
+@pytest.mark.parametrize("color", [0, 1])
+def test_the_players_of_a_match_have_their_names(
+    database_url: str, run_file: Path, records: list[GameRecord], color: int
+) -> None:
+    record = random_record(9, GAME, model_version=3)
+    versions = record.columns.model_version.copy()
+    versions[1 - color :: 2] = 0  # those of the engine
+    record = changed(record, model_version=versions)
+    engine = "uci:stockfish?UCI_LimitStrength=true&UCI_Elo=1350"
+    with Database(database_url) as database:
+        trainer = database.acquire_fence("small", "trainer")
+        database.insert_model("small", 3, f"{3:064x}", 3, {}, "m", trainer)
+        epoch = database.acquire_fence("small", "evaluator")
+        match = database.open_match(
+            "small", "trial", "3", engine, games=2, num_simulations=10, seed=1, epoch=epoch
+        )
+        games = [MatchGame(0, color, record)]
+        database.record_match_games("small", "e", match.match_id, games, epoch=epoch)
+    [game] = read_pgn(wrote(run_file, "--last", 1, "--database-url", database_url), GAME)
+    players = game.tags["White"], game.tags["Black"]
+    assert players == (("small 3", engine) if color == 0 else (engine, "small 3"))

@@ -59,6 +59,8 @@ def walked(
         finished_at=datetime(2026, 1, 1, tzinfo=UTC),
         moves="",
         start="",
+        first_player=None,
+        second_player=None,
         plies=plies,
     )
     numbers = tuple(range(len(plies)))

@@ -21,10 +21,15 @@ from zerofleet.games.sgf import SgfGame, require_sgf, write
 
 _COLUMNS = """
 SELECT g.game_uid, r.game, g.kind, g.first_model, g.second_model, g.result, g.reason,
-    g.finished_at, g.moves, g.start
-FROM games AS g JOIN runs AS r ON r.name = g.run WHERE g.run = :run
+    g.finished_at, g.moves, g.start,
+    CASE mg.color WHEN 0 THEN m.player ELSE m.opponent END AS first_player,
+    CASE mg.color WHEN 0 THEN m.opponent ELSE m.player END AS second_player
+FROM games AS g JOIN runs AS r ON r.name = g.run
+LEFT JOIN match_games AS mg ON mg.game_uid = g.game_uid
+LEFT JOIN matches AS m ON m.match_id = mg.match_id
+WHERE g.run = :run
 """
-GAME = f"{_COLUMNS} AND game_uid = :game_uid"
+GAME = f"{_COLUMNS} AND g.game_uid = :game_uid"
 """Query for one game, by ``run`` and ``game_uid``; ``played_game_of`` reads it with ``PLIES``."""
 PLIES = """
 SELECT action, model_version, root_value, network_value, simulations, legal_actions, visit_counts,
@@ -62,6 +67,8 @@ class PlayedGame:
     finished_at: datetime
     moves: str  # in the game's notation
     start: str  # start position; empty: the usual one
+    first_player: str | None  # player of a match, such as "12" or "gnugo:5"; None: no match
+    second_player: str | None
     plies: Sequence[PlayedPly]  # empty if the searches were deleted
 
 
@@ -167,8 +174,8 @@ def sgf_of_game(run: str, played: PlayedGame) -> str:
             game=played.game,
             actions=actions_of(played),
             start=played.start,
-            black=_player(run, played.first_model),
-            white=_player(run, played.second_model),
+            black=_player(run, played.first_player, played.first_model),
+            white=_player(run, played.second_player, played.second_model),
             resigned=played.reason == "resign",
             comments=_comments(played),
             values=_values(played),
@@ -188,9 +195,9 @@ def pgn_of_game(run: str, played: PlayedGame) -> str:
         ConfigError: its game is not chess.
     """
     require_pgn(played.game)
-    players = {"White": _player(run, played.first_model)}
+    players = {"White": _player(run, played.first_player, played.first_model)}
     # In self-play one model moves for both players.
-    players["Black"] = _player(run, played.second_model) or players["White"]
+    players["Black"] = _player(run, played.second_player, played.second_model) or players["White"]
     return write_pgn(
         PgnGame(
             game=played.game,
@@ -221,7 +228,10 @@ def actions_of(played: PlayedGame) -> list[int]:
     return parse_actions(played.game, played.moves, played.start)
 
 
-def _player(run: str, model: int | None) -> str:
+def _player(run: str, player: str | None, model: int | None) -> str:
+    """Return the name of a player: of a match's if the game has one, else of a model."""
+    if player is not None:
+        return f"{run} {player}" if player[0].isdigit() else player
     return f"{run} {model}" if model else ""
 
 
