@@ -353,7 +353,7 @@ async def test_a_program_that_cannot_go_on_ends_the_match_with_its_reason(
     pids = (tmp_path / "pids").read_text().split()
     assert len(pids) == (2 if uci == "echo uciok" else 1)
     async with asyncio.timeout(60):  # the kernel ends the rest of a killed group by and by
-        while running_groups() & set(pids):
+        while running_groups() & set(pids):  # noqa: ASYNC110
             await asyncio.sleep(0.01)
 
 
