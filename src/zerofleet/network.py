@@ -165,7 +165,7 @@ class Network(nn.Module):
         """
         return data_losses(outputs, targets)
 
-    def matrices(self) -> Iterator[nn.Parameter]:
+    def matrices(self) -> Iterator[Tensor]:
         """Yield the weights whose steps Muon makes orthogonal: kernels of more than one point.
 
         Override it to add linear layers between hidden layers. Each must have a row for each
@@ -182,7 +182,10 @@ class Network(nn.Module):
             observations: ``[batch, observation_bytes]`` uint8, packed as ``numpy.packbits`` does.
         """
         found = self(self.unpack(observations))
-        return found if isinstance(found, Outputs) else Outputs(*found, {})
+        if isinstance(found, Outputs):
+            return found
+        policy_logits, value = found
+        return Outputs(policy_logits, value, {})
 
     def predict(self, observations: Tensor) -> tuple[Tensor, Tensor]:
         """Predict a batch.

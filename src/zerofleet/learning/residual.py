@@ -270,7 +270,7 @@ class BoardNetwork(Network):
         heads = self.auxiliary if self.training else None
         return Outputs(policy_logits, value, {} if heads is None else heads(planes))
 
-    def matrices(self) -> Iterator[nn.Parameter]:
+    def matrices(self) -> Iterator[Tensor]:
         """Yield the kernels of more than one point, and the linear layers of attention blocks."""
         yield from super().matrices()
         if isinstance(self.tower, AttentionTower):
