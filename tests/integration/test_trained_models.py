@@ -55,7 +55,7 @@ def test_the_weights_are_those_of_the_model() -> None:
     learner.start_from({name: torch.from_numpy(each) for name, each in weights.items()})
     observation = torch.zeros((1, spec.observation_bytes), dtype=torch.uint8)
     with torch.no_grad():
-        policy, value = learner.network.eval()(observation)
+        policy, value = learner.network.eval().predict(observation)
     session = ModelSession((MODELS["tictactoe"].folder / "model.onnx").read_bytes(), spec)
     exported = session.run(observation.numpy())
     assert exported[0] == pytest.approx(policy.numpy(), abs=1e-2)

@@ -105,6 +105,7 @@ def broadcast(planes: Tensor) -> Tensor:
 LAYERS: dict[str, nn.Module | Callable[[Tensor], Tensor]] = {
     "attention": attention,
     "attention by hand": attention_by_hand,
+    "a convolution that keeps the size": nn.Conv2d(12, 4, 3, padding="same"),
     "batch norm of vectors": nn.Sequential(nn.Flatten(), nn.BatchNorm1d(12 * 42)),
     "batch norm before a convolution": nn.Sequential(nn.BatchNorm2d(12), nn.Conv2d(12, 4, 1)),
     "broadcast": broadcast,
@@ -273,6 +274,37 @@ FORGED: dict[str, tuple[list[onnx.NodeProto], dict[str, Any], str]] = {
         },
         r"\(Conv\): the shapes of its inputs do not fit",
     ),
+    "a vector as a matrix": (
+        [helper.make_node("MatMul", ["value", "one"], ["more"])],
+        {"one": np.zeros(1, np.float32)},
+        r"\(MatMul\): the shapes of its inputs do not fit",
+    ),
+    "a squeeze without axes": (
+        [helper.make_node("Squeeze", ["value", "none"], ["more"])],
+        {"none": np.array([], np.int64)},
+        "weights of a foreign type, or of no size",
+    ),
+    "whole numbers divided": (
+        [
+            helper.make_node("Cast", ["observation"], ["whole"], to=TensorProto.INT64),
+            helper.make_node("Div", ["least", "whole"], ["more"]),
+        ],
+        {"least": np.array([-(1 << 63)], np.int64)},
+        r"\(Div\): its numbers are integers",
+    ),
+    "an empty slice": (
+        [helper.make_node("Slice", ["policy_logits", *["two"] * 2, *["one"] * 2], ["more"])],
+        {"two": np.array([2], np.int64), "one": np.array([1], np.int64)},
+        r"\(Slice\): it computes nothing: a size is 0",
+    ),
+    "a table of two rows": (
+        [
+            helper.make_node("Cast", ["policy_logits"], ["places"], to=TensorProto.INT32),
+            helper.make_node("Gather", ["table", "places"], ["more"]),
+        ],
+        {"table": np.zeros((2, 3), np.float32)},
+        r"\(Gather\): it looks computed numbers up in a table",
+    ),
     "a cast to text": (
         [helper.make_node("Cast", ["value"], ["more"], to=TensorProto.STRING)],
         {},
@@ -321,3 +353,38 @@ def test_fp16_computes_it_too(name: str) -> None:
     loss = measure(ModelSession(fp32, spec(GAME)), half, positions)
     assert loss.policy_kl < 0.001
     assert loss.value_difference < 0.01
+
+
+def test_a_size_that_is_there_twice_is_refused() -> None:
+    """Protobuf takes the last of two sizes."""
+    model = onnx.load_model_from_string(export_onnx(made(nn.ReLU()), 16, {}))
+    dim = model.graph.input[0].type.tensor_type.shape.dim[1]
+    once = dim.SerializeToString()
+    for forged in (once + once, b"\x08\x00", once + b"\x12\x01b"):
+        with pytest.raises(IncompatibleModelError, match=r"the model('s input)? has"):
+            check_graph(_with_longer_parts(model, forged))
+    check_graph(_with_longer_parts(model, once))
+
+
+def _with_longer_parts(model: onnx.ModelProto, dim: bytes) -> bytes:
+    """Write the second size of the input anew, and every message around it."""
+
+    def wrapped(number: int, content: bytes) -> bytes:
+        size, length = len(content), b""
+        while True:
+            length += bytes([size & 0x7F | (0x80 if size > 0x7F else 0)])
+            size >>= 7
+            if not size:
+                return bytes([number << 3 | 2]) + length + content
+
+    value = model.graph.input[0]
+    batch = value.type.tensor_type.shape.dim[0].SerializeToString()
+    shape = wrapped(1, batch) + wrapped(1, dim)
+    tensor = b"\x08\x02" + wrapped(2, shape)
+    input_message = wrapped(1, value.name.encode()) + wrapped(2, wrapped(1, tensor))
+    rest = onnx.ModelProto()
+    rest.CopyFrom(model)
+    del rest.graph.input[:]
+    graph = rest.graph.SerializeToString() + wrapped(11, input_message)
+    rest.ClearField("graph")
+    return rest.SerializeToString() + wrapped(7, graph)

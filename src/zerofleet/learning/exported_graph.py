@@ -60,6 +60,7 @@ class _Settling:
         self._added = 0
         self._rewrite: dict[str, Callable[[NodeProto], list[NodeProto]]] = {
             "Concat": self._positive_axis,
+            "Conv": self._padded,
             "Expand": self._expand,
             "Flatten": self._flatten,
             "Gather": self._positive_axis,
@@ -160,6 +161,18 @@ class _Settling:
         axes = len(self._shape(node.input[0], node)) + added
         return axis + axes if axis < 0 else axis
 
+    def _padded(self, node: NodeProto) -> list[NodeProto]:
+        """Write the padding of a convolution that keeps the size as numbers."""
+        named = {each.name: each for each in node.attribute}
+        if "auto_pad" in named and named["auto_pad"].s.startswith(b"SAME"):
+            kernel = self._shape(node.input[1], node)[2:]
+            node.attribute.remove(named["auto_pad"])
+            if "pads" in named:
+                node.attribute.remove(named["pads"])
+            pads = [(size - 1) // 2 for size in kernel] + [size // 2 for size in kernel]
+            node.attribute.append(helper.make_attribute("pads", pads))
+        return [node]
+
     def _positive_axis(self, node: NodeProto) -> list[NodeProto]:
         usual = {"Gather": 0}.get(node.op_type, -1)
         [axis] = [each for each in node.attribute if each.name == "axis"] or [None]
@@ -188,6 +201,8 @@ class _Settling:
             sizes = self._shape(node.input[0], node)
             axes = [axis for axis, size in enumerate(sizes) if size == 1]
             node.input.append("")
+        if not axes:
+            return [helper.make_node("Identity", node.input[:1], node.output, node.name)]
         node.input[1] = self._numbers(node, [self._inner(axis, node) for axis in axes])
         return [node]
 

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from zerofleet.errors import IncompatibleModelError
-from zerofleet.models.operators import ITEM_BYTES, OPERATORS, TensorShape
+from zerofleet.models.operators import ITEM_BYTES, OPERATORS, UINT8, TensorShape, kind_of
 from zerofleet.prediction import OBSERVATION
 
 OPSET = 17  # operators mean other things in others
@@ -47,7 +47,8 @@ _ATTRIBUTE_NAME, _ATTRIBUTE_I, _ATTRIBUTE_T, _ATTRIBUTE_INTS, _ATTRIBUTE_TYPE = 
 _ATTRIBUTE_TENSORS, _ATTRIBUTE_GRAPHS, _ATTRIBUTE_SPARSE = {5, 10}, {6, 11}, {22, 23}  # one, many
 _TENSOR_DIMS, _TENSOR_TYPE, _TENSOR_NAME, _TENSOR_RAW = 1, 2, 8, 9
 _TENSOR_EXTERNAL, _TENSOR_LOCATION = 13, 14
-_VALUE_NAME, _VALUE_TYPE, _TYPE_TENSOR, _TENSOR_SHAPE, _SHAPE_DIM, _DIM_VALUE = 1, 2, 1, 2, 1, 1
+_VALUE_NAME, _VALUE_TYPE, _TYPE_TENSOR, _TENSOR_SHAPE, _SHAPE_DIM = 1, 2, 1, 2, 1
+_ELEMENT_TYPE, _DIM_VALUE, _DIM_PARAM = 1, 1, 2
 _IS_FLOAT, _IS_INT, _IS_TENSOR, _IS_INTS = 1, 2, 4, 7  # types of attributes
 _INT64, _FLOAT16 = 7, 10
 _DEFAULT_DOMAINS = (b"", b"ai.onnx")
@@ -141,7 +142,9 @@ def _check_node(node: memoryview) -> None:
             _check_attribute(payload)
     _check_domain(node, _NODE_DOMAIN)
     if operator not in OPERATORS:
-        raise IncompatibleModelError(f"the model uses the operator {operator[:60]!r}")
+        name = _text(node, _NODE_NAME)[:_MOST_CHARACTERS]
+        where = f"node {name!r}: " if name else ""
+        raise IncompatibleModelError(f"{where}the model uses the operator {operator[:60]!r}")
 
 
 def _check_attribute(attribute: memoryview) -> None:
@@ -233,7 +236,7 @@ def graph_cost(graph: memoryview) -> Cost:
     for field in fields(graph):
         if field.number == _GRAPH_INPUT:
             name, shape = _graph_input(field.payload)
-            _add(tensors, name, TensorShape(shape))
+            _add(tensors, name, TensorShape(shape, kind=UINT8, is_byte=True))
         elif field.number == _GRAPH_INITIALIZER:
             _add(tensors, _text(field.payload, _TENSOR_NAME), _constant(field.payload))
         elif field.number == _GRAPH_NODE:
@@ -286,6 +289,8 @@ class _Reader:
         if all(tensor.constant for tensor in inputs):
             return self._folded(operator, inputs)
         shape, products = rule(attributes, inputs)
+        if min(shape, default=1) < 1:
+            raise ValueError("it computes nothing: a size is 0")
         self.numbers += math.prod(shape)
         self.operations += products + sum(t.size for t in inputs if not t.constant)
         if self.numbers > MOST_NUMBERS:
@@ -297,7 +302,8 @@ class _Reader:
                 f"up to here, one position takes {self.operations} operations, "
                 f"more than {MOST_OPERATIONS}"
             )
-        return TensorShape(shape)
+        is_byte = operator in ("Cast", "Identity") and inputs[0].is_byte
+        return TensorShape(shape, kind=kind_of(operator, attributes, inputs), is_byte=is_byte)
 
     def _folded(self, operator: str, inputs: Sequence[TensorShape]) -> TensorShape:
         """The output of a node that a runtime computes when it loads the model."""
@@ -306,7 +312,8 @@ class _Reader:
         self._unfolded -= inputs[0].size
         if self._unfolded < 0:
             raise ValueError("more numbers are computed from constants alone than the file holds")
-        return TensorShape(inputs[0].shape, constant=True)
+        kind = kind_of(operator, {}, inputs)
+        return TensorShape(inputs[0].shape, constant=True, kind=kind)
 
     def _find(self, name: str) -> TensorShape:
         if name not in self._tensors:
@@ -326,11 +333,20 @@ def _graph_input(message: memoryview) -> tuple[str, tuple[int, ...]]:
     shape = message
     for number in (_VALUE_TYPE, _TYPE_TENSOR, _TENSOR_SHAPE):
         shape = _only(shape, number)
-    dims = [field.payload for field in fields(shape) if field.number == _SHAPE_DIM]
-    sizes = [sum(f.value for f in fields(dim) if f.number == _DIM_VALUE) for dim in dims]
-    if name != OBSERVATION or len(sizes) != 2:
+    kinds = [
+        f.value
+        for f in fields(_only(_only(message, _VALUE_TYPE), _TYPE_TENSOR))
+        if f.number == _ELEMENT_TYPE
+    ]
+    dims = [list(fields(field.payload)) for field in fields(shape) if field.number == _SHAPE_DIM]
+    # Of a field that is there twice, other readers take the last.
+    is_usual = [[field.number for field in dim] for dim in dims] == [[_DIM_PARAM], [_DIM_VALUE]]
+    if name != OBSERVATION or kinds != [UINT8] or not is_usual:
         raise IncompatibleModelError(f"the model has the input {name[:_MOST_CHARACTERS]!r}")
-    return name, (sizes[1],)
+    size = _signed(dims[1][0].value)
+    if size < 1:
+        raise IncompatibleModelError(f"the model's input has {size} bytes")
+    return name, (size,)
 
 
 def _constant(message: memoryview) -> TensorShape:
@@ -343,12 +359,12 @@ def _constant(message: memoryview) -> TensorShape:
             kinds.append(field.value)
     raw = _only(message, _TENSOR_RAW)
     kind = kinds[0] if len(kinds) == 1 else 0
-    if kind not in ITEM_BYTES or min(shape, default=1) < 0:
-        raise IncompatibleModelError("the model holds weights of a foreign type")
+    if kind not in ITEM_BYTES or min(shape, default=1) < 1:
+        raise IncompatibleModelError("the model holds weights of a foreign type, or of no size")
     if math.prod(shape) * ITEM_BYTES[kind] != len(raw):
         raise IncompatibleModelError("the model holds weights of another size than their shape")
     integers = tuple(memoryview(bytes(raw)).cast("q")) if kind == _INT64 else None
-    return TensorShape(tuple(shape), True, integers)
+    return TensorShape(tuple(shape), True, integers, kind)
 
 
 def _attributes(

@@ -14,6 +14,11 @@ from typing import NamedTuple
 ITEM_BYTES = {1: 4, 2: 1, 3: 1, 6: 4, 7: 8, 9: 1, 10: 2}
 """Bytes of a number by ONNX's type: float, uint8, int8, int32, int64, bool, half."""
 
+UINT8, INT64, BOOL = 2, 7, 9
+FLOATS = (1, 10)
+"""Types of ONNX."""
+
+_TABLE = 256  # rows of the only table that computed numbers may look up: one for each byte
 _MOST_KERNEL = 3  # a runtime may copy the input this many times, squared, for a convolution
 
 
@@ -23,6 +28,8 @@ class TensorShape(NamedTuple):
     shape: tuple[int, ...]
     constant: bool = False
     integers: tuple[int, ...] | None = None  # the values, for a constant of 64-bit integers
+    kind: int = FLOATS[0]  # ONNX's type of its numbers
+    is_byte: bool = False  # whether its numbers are the observation's bytes, in any type
 
     @property
     def size(self) -> int:
@@ -57,6 +64,12 @@ def _cast(attributes: Attributes, inputs: Sequence[TensorShape]) -> Answer:
 def _elementwise(_: Attributes, inputs: Sequence[TensorShape]) -> Answer:
     first, second = inputs
     return _broadcast(_aligned(inputs, max(_axes(first), _axes(second)))), 0
+
+
+def _divide(attributes: Attributes, inputs: Sequence[TensorShape]) -> Answer:
+    """Division and powers of integers may end the process: INT64_MIN / -1."""
+    _need(all(tensor.kind in FLOATS for tensor in inputs), "its numbers are integers")
+    return _elementwise(attributes, inputs)
 
 
 def _where(_: Attributes, inputs: Sequence[TensorShape]) -> Answer:
@@ -128,8 +141,9 @@ def _matmul(_: Attributes, inputs: Sequence[TensorShape]) -> Answer:
     first, second = inputs
     if second.constant and len(second.shape) == 2:
         return _product(first, second)
+    # A vector would lose an axis, and another one would take the place of the batch.
+    _need(min(map(_axes, inputs)) >= 2, "the shapes of its inputs do not fit")
     axes = max(_axes(first), _axes(second))
-    _need(axes >= 2, "the shapes of its inputs do not fit")
     (*before, rows, inner), (*behind, also_inner, columns) = _aligned(inputs, axes)
     _need(inner == also_inner, "the shapes of its inputs do not fit")
     many = _broadcast([tuple(before), tuple(behind)])
@@ -149,6 +163,9 @@ def _gather(attributes: Attributes, inputs: Sequence[TensorShape]) -> Answer:
     axis = _integer(attributes, "axis", 0)
     if data.constant:
         _need(axis == 0 and len(data.shape) >= 1, "it gathers along another axis than the first")
+        # Any other number might lie outside of the table, which fails the whole batch.
+        is_safe = places.is_byte and data.shape[0] == _TABLE
+        _need(is_safe, "it looks computed numbers up in a table")
         return places.shape + data.shape[1:], 0
     _need(places.constant, "it gathers one position's numbers by another's")
     _check_axes([axis], data)
@@ -199,6 +216,7 @@ def _squeeze(attributes: Attributes, inputs: Sequence[TensorShape]) -> Answer:
     data, axes = inputs
     _same(attributes, inputs)
     gone = _known(axes)
+    _need(len(gone) > 0, "it names no axis")  # a runtime would take all of size 1, the batch too
     _check_axes(gone, data)
     _need(all(data.shape[axis - 1] == 1 for axis in gone), "it removes an axis that is not 1")
     return tuple(n for axis, n in enumerate(data.shape, 1) if axis not in gone), 0
@@ -292,7 +310,7 @@ OPERATORS: Mapping[str, Operator] = {
     "Constant": Operator(_same, ("value",)),
     "Conv": Operator(_conv, ("dilations", "group", "kernel_shape", "pads", "strides")),
     "DequantizeLinear": Operator(_same, ("axis",)),
-    "Div": Operator(_elementwise),
+    "Div": Operator(_divide),
     "Elu": Operator(_same, ("alpha",)),
     "Equal": Operator(_elementwise),
     "Erf": Operator(_same),
@@ -322,7 +340,7 @@ OPERATORS: Mapping[str, Operator] = {
     "Neg": Operator(_same),
     "Not": Operator(_same),
     "Or": Operator(_elementwise),
-    "Pow": Operator(_elementwise),
+    "Pow": Operator(_divide),
     "PRelu": Operator(_elementwise),
     "QuantizeLinear": Operator(_same, ("axis",)),
     "Reciprocal": Operator(_same),
@@ -348,6 +366,28 @@ OPERATORS: Mapping[str, Operator] = {
     "Where": Operator(_where),
 }
 """The operators that a model may hold, each with its rule and its attributes."""
+
+
+_TRUTHS = {
+    *("And", "Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Not", "Or"),
+}
+
+
+def kind_of(operator: str, attributes: Attributes, inputs: Sequence[TensorShape]) -> int:
+    """Return ONNX's type of the numbers that a node computes."""
+    if operator in _TRUTHS:
+        return BOOL
+    match operator:
+        case "Cast":
+            return _integer(attributes, "to", 0)
+        case "DequantizeLinear":
+            return FLOATS[0]
+        case "QuantizeLinear":
+            return inputs[2].kind if len(inputs) > 2 else UINT8
+        case "Where":
+            return inputs[1].kind
+        case _:
+            return inputs[0].kind
 
 
 def _need(fits: bool, reason: str) -> None:
