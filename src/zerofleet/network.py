@@ -1,4 +1,4 @@
-"""Base class of all networks: ours, and the ones that you write.
+"""Base class of all networks: the built-in ones and yours.
 
 A run file names a class with ``network = "python:MODULE:CLASS"``. Only the trainer imports it: it
 exports each model to ONNX, and all other services see nothing else. ``zerofleet check-network``
@@ -153,9 +153,9 @@ class Network(nn.Module):
         Returns:
             Policy logits ``[batch, num_actions]``, and for the player to move values ``[batch]`` in
                 [-1, 1] or logits of win, draw and loss ``[batch, 3]``. ``Outputs`` has further
-                outputs for ``losses``; they are read in training mode alone.
+                outputs for ``losses``, only in training mode.
         """
-        raise NotImplementedError
+        raise NotImplementedError(f"write {type(self).__name__}.forward")
 
     def losses(self, outputs: Outputs, targets: Targets) -> dict[str, Tensor]:
         """Return the losses of a batch by name, each a scalar: a mean over positions.

@@ -203,7 +203,7 @@ def test_a_network_of_ones_own_is_trained_published_and_resumed(trainer: Trainer
     process = trainer.start()
     assert process.wait(DEADLINE) == 2
     last = process.said().splitlines()[-1]
-    assert "network.widht" in last
+    assert "unknown key 'network.widht'" in last
     assert "known keys are blocks, width, heads" in last
 
 

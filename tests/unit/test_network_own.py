@@ -129,6 +129,52 @@ class Unused(Small):
         self.forgotten = nn.Linear(3, 3)
 
 
+class NoWeights(Network):
+    def __init__(self, shapes: Shapes, options: None) -> None:
+        del options
+        super().__init__(shapes)
+
+    def forward(self, planes: Tensor) -> tuple[Tensor, Tensor]:
+        return planes.flatten(1)[:, :9], planes.sum((1, 2, 3)).tanh()
+
+
+class Unnamed(Small):
+    training_only = ("stones",)
+
+
+class TwoForms(Small):
+    def forward(self, planes: Tensor) -> Any:
+        policy, value = super().forward(planes)
+        return policy, value if self.training else value[:, 0].tanh()
+
+
+class LossRaises(Small):
+    def losses(self, outputs: Outputs, targets: Targets) -> dict[str, Tensor]:
+        return {"mine": targets.named["opponent_policy"].mean()}
+
+
+class LossOfAFloat(Small):
+    def losses(self, outputs: Outputs, targets: Targets) -> Any:
+        return {"mine": 0.5}
+
+
+class LossOfRows(Small):
+    def losses(self, outputs: Outputs, targets: Targets) -> Any:
+        return {"mine": outputs.value[:, 0]}
+
+
+class NoLoss(Small):
+    def losses(self, outputs: Outputs, targets: Targets) -> Any:
+        return {}
+
+
+class PlainOptions(NoOptions):
+    class Options:
+        """No dataclass."""
+
+        width = 3
+
+
 class NotANetwork(nn.Module):
     """It is not derived from Network."""
 
@@ -159,7 +205,7 @@ def test_the_keys_of_the_class() -> None:
 @pytest.mark.parametrize(
     ("name", "keys", "message"),
     [
-        ("Small", {"widht": 3}, "network.widht: .*: known keys are width, stones"),
+        ("Small", {"widht": 3}, "unknown key 'network.widht': known keys are width, stones"),
         ("Small", {"width": "wide"}, "network.width: Input should be a valid integer"),
         ("NoOptions", {"width": 3}, "unknown keys width: the class has no Options"),
         ("NotANetwork", {}, "derive the class from zerofleet.network.Network"),
@@ -171,6 +217,10 @@ def test_the_keys_of_the_class() -> None:
         ("WrongType", {}, "policy logits: must be float32, not float64"),
         ("NotANumber", {}, "numbers that are not finite"),
         ("TooLarge", {}, r"values must be in \[-1, 1\]"),
+        ("NoWeights", {}, "the network has no weights to learn"),
+        ("Unnamed", {}, "training_only names stones: give a tuple of names of submodules"),
+        ("TwoForms", {}, "the same form in training and in evaluation mode"),
+        ("PlainOptions", {}, r"write @dataclass\(frozen=True\) above its Options"),
     ],
 )
 def test_a_mistake_is_named(name: str, keys: dict[str, Any], message: str) -> None:
@@ -230,6 +280,23 @@ def test_a_loss_of_its_own_is_learnt_by_its_weight() -> None:
     assert published.predict(torch.zeros(2, 4, dtype=torch.uint8))[1].shape == (2,)
 
 
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        (
+            "LossRaises",
+            r"LossRaises.losses fails: KeyError: 'opponent_policy' \(targets.named: none",
+        ),
+        ("LossOfAFloat", "'mine' must be a tensor with one number"),
+        ("LossOfRows", "'mine' must be a tensor with one number"),
+        ("NoLoss", "must return a dictionary of losses"),
+    ],
+)
+def test_a_mistake_in_losses_is_named(name: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        Learner(spec(GAME), a_run(name)).train(cast("Any", batch()))
+
+
 def test_training_resumes_to_the_bit() -> None:
     run = a_run("WithLoss")
     straight, before, after = (Learner(spec(GAME), run) for _ in range(3))
@@ -273,6 +340,24 @@ def test_options_override_its_keys(tmp_path: Path) -> None:
     assert "width = 5" in copy
 
 
+def test_a_name_alone_takes_options_too(tmp_path: Path) -> None:
+    run = read(tmp_path, 'network = "python:nets:Mine"', "network.width=5")
+    assert run.network.options == {"width": 5}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('network = "pyton:nets:Mine"', "give residual, attention or python:MODULE:CLASS"),
+        ('[network]\nname = "python:nets:Mine"\noptions = 3', "options: Input should be a table"),
+        ("network = 5", "network"),
+    ],
+)
+def test_a_wrong_name_is_refused(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        read(tmp_path, text)
+
+
 def test_a_preset_has_no_keys_for_it(tmp_path: Path) -> None:
     run = read(tmp_path, 'preset = "agz"\nnetwork = "python:nets:Mine"')
     assert run.network.options == {}
@@ -302,8 +387,9 @@ def test_check_network_says_what_it_found(tmp_path: Path) -> None:
     status, *said = lines(tmp_path, text)
     assert status == "0", said
     found = [line.partition(":")[0] for line in said]
-    wanted = ["python", "outputs", "gradient", "training", "export", "int8", "fp16", "speed"]
+    wanted = ["python", "outputs", "gradient", "export", "int8", "fp16", "training", "speed"]
     assert found == wanted
     status, *said = lines(tmp_path, text.replace("WithLoss", "Unused"))
-    assert status == "1"
-    assert said[-1].startswith("zerofleet: no loss depends on forgotten.weight, forgotten.bias")
+    assert status == "0"
+    [note] = [line for line in said if line.startswith("gradient")]
+    assert note.startswith("gradient: forgotten.weight, forgotten.bias begin without a gradient")

@@ -23,8 +23,8 @@ def check_network(
 ) -> None:
     """Try the network of a run file: shapes, gradient, a few steps, export and speed.
 
-    It takes some seconds. The first mistake ends it with exit status 1, and says which method to
-    mend. It needs torch, as the trainer does.
+    It takes some seconds. It stops at the first mistake with exit status 1 and prints what to
+    change. It needs torch, as the trainer does.
     """
     command = [sys.executable, "-m", "zerofleet.learning.network_check", str(run_file)]
     raise typer.Exit(subprocess.run([*command, *(override or [])], check=False).returncode)

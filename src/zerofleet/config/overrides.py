@@ -149,7 +149,7 @@ def near_key(key: str, path: Sequence[str]) -> str:
 
 def _known_keys(path: Sequence[str]) -> list[str]:
     model = section_of(path)
-    return list(model.model_fields) if model else []
+    return [name for name, each in model.model_fields.items() if not each.exclude] if model else []
 
 
 def _split(text: str) -> list[str]:

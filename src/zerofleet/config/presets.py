@@ -55,6 +55,8 @@ def merge(below: Values, above: Values) -> Values:
     merged = dict(below)
     for key, value in above.items():
         known = merged.get(key)
+        if isinstance(known, str) and isinstance(value, dict):
+            known = {"name": known}  # game = "go" is [game] name = "go"
         if isinstance(known, dict) and isinstance(value, dict):
             merged[key] = merge(cast("Values", known), cast("Values", value))
         else:

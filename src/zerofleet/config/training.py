@@ -16,6 +16,12 @@ from pydantic import (
 from zerofleet.config.section import BASIC, Section
 
 
+def _network_name(name: str) -> str:
+    if name not in ("residual", "attention") and not name.startswith("python:"):
+        raise ValueError("give residual, attention or python:MODULE:CLASS")
+    return name
+
+
 class NetworkSection(Section):
     """``[network]``: the residual network with the papers' two heads, or a class of your own.
 
@@ -23,8 +29,8 @@ class NetworkSection(Section):
     the section's other keys are then the fields of its ``Options``.
     """
 
-    name: str = Field(
-        default="residual", pattern=r"^(residual$|attention$|python:)", json_schema_extra=BASIC
+    name: Annotated[str, AfterValidator(_network_name)] = Field(
+        default="residual", json_schema_extra=BASIC
     )
     """``residual``; ``attention`` for a tower of attention between points, with a head for each 16
     channels; or ``python:MODULE:CLASS`` for a network of your own."""
@@ -64,8 +70,11 @@ class NetworkSection(Section):
         if not is_own_network(values):
             return values
         given = cast("dict[str, Any]", values)
+        own = given.get("options", {})
+        if not isinstance(own, dict):
+            raise ValueError("options: Input should be a table")
         options = {key: each for key, each in given.items() if key not in ("name", "options")}
-        return {"name": given["name"], "options": {**given.get("options", {}), **options}}
+        return {"name": given["name"], "options": {**own, **options}}
 
     @model_serializer(mode="wrap")
     def _flat(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import is_dataclass
+from typing import Any, cast
 
 import torch
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass as checked_dataclass
+from pydantic_core import ErrorDetails
 from torch import Tensor
+from torch.nn.parameter import UninitializedParameter
 
 from zerofleet.config import NetworkSection
 from zerofleet.errors import ConfigError
 from zerofleet.games.python_game import import_class
 from zerofleet.learning.residual import BoardNetwork
-from zerofleet.network import BoardShape, Network, Shapes
+from zerofleet.network import BoardShape, Network, Outputs, Shapes, Targets
 
 
 def make_network(
@@ -39,6 +42,7 @@ def make_network(
         torch.manual_seed(seed)  # pyright: ignore[reportUnknownMemberType]
         if section.is_own:
             network = _own_network(section, shapes)
+            _check_weights(network)
             bits = math.prod(shapes.observation_shape)
             check_outputs(network, torch.zeros(2, -(-bits // 8), dtype=torch.uint8))
             return network
@@ -77,20 +81,52 @@ def _options(name: str, kind: type[Network], given: dict[str, Any]) -> object:
             )
         return None
     try:
-        checked = checked_dataclass(options, config=ConfigDict(extra="forbid", frozen=True))
+        if not is_dataclass(options):
+            raise ConfigError(f"network '{name}': write @dataclass(frozen=True) above its Options")
+        is_frozen = cast("Any", options).__dataclass_params__.frozen
+        config = ConfigDict(extra="forbid")
+        checked = checked_dataclass(cast("Any", options), config=config, frozen=is_frozen)
         return TypeAdapter[object](checked).validate_python(given)
+    except ConfigError:
+        raise
     except ValidationError as error:
         known = ", ".join(getattr(options, "__dataclass_fields__", {}))
-        mistakes = [
-            f"network.{'.'.join(map(str, each['loc']))}: {each['msg']}"
-            + (f": known keys are {known}" if "unexpected" in each["type"] else "")
-            for each in error.errors()
-        ]
-        raise ConfigError(*mistakes) from error
+        raise ConfigError(*(_mistake(each, known) for each in error.errors())) from error
     except Exception as error:
         raise ConfigError(
             f"network '{name}': Options is not a dataclass with types: {error}"
         ) from error
+
+
+def _mistake(error: ErrorDetails, known: str) -> str:
+    key = ".".join(("network", *map(str, error["loc"])))
+    if "unexpected" in error["type"]:
+        return f"unknown key '{key}': known keys are {known}"
+    return f"{key}: {error['msg']}"
+
+
+def _check_weights(network: Network) -> None:
+    """Refuse a class whose weights or parts are not what the trainer needs.
+
+    Raises:
+        ConfigError: what is wrong, and where to mend it.
+    """
+    name, parts = type(network).__name__, network.training_only
+    if not any(each.requires_grad for each in network.parameters()):
+        raise ConfigError(f"{name}: the network has no weights to learn")
+    wrong = (
+        [parts]
+        if isinstance(parts, str)
+        else [each for each in parts if each not in dict(network.named_children())]
+    )
+    if wrong:
+        raise ConfigError(
+            f"{name}.training_only names {', '.join(wrong)}: give a tuple of names of submodules, "
+            "such as ('ownership',)"
+        )
+    for loss, weight in network.loss_weights.items():
+        if isinstance(weight, bool) or not isinstance(weight, int | float):
+            raise ConfigError(f"{name}.loss_weights: '{loss}' must be a number, not {weight!r}")
 
 
 def check_outputs(network: Network, observations: Tensor) -> None:
@@ -104,7 +140,7 @@ def check_outputs(network: Network, observations: Tensor) -> None:
         ConfigError: ``forward`` fails, or its outputs have other shapes or types than they must.
     """
     positions, shapes = len(observations), network.shapes
-    name = type(network).__name__
+    name, forms = type(network).__name__, set[int]()
     for mode in (True, False):
         try:
             with torch.no_grad():
@@ -117,11 +153,23 @@ def check_outputs(network: Network, observations: Tensor) -> None:
         wanted = (positions, shapes.num_actions)
         _check_tensor(f"{name}.forward: policy logits", outputs.policy_logits, [wanted])
         _check_tensor(f"{name}.forward: value", outputs.value, [(positions,), (positions, 3)])
+        forms.add(outputs.value.dim())
         if outputs.value.dim() == 1 and outputs.value.abs().max() > 1:
             raise ConfigError(
                 f"{name}.forward: values must be in [-1, 1]: take tanh of the last layer"
             )
     network.train()
+    unused = [
+        each
+        for each, weight in network.named_parameters()
+        if isinstance(weight, UninitializedParameter)
+    ]
+    if unused:
+        raise ConfigError(f"{name}.forward does not use {', '.join(unused)}: remove it")
+    if len(forms) > 1:
+        raise ConfigError(
+            f"{name}.forward: the value must have the same form in training and in evaluation mode"
+        )
 
 
 def _check_tensor(label: str, found: object, shapes: list[tuple[int, ...]]) -> None:
@@ -139,4 +187,31 @@ def _check_tensor(label: str, found: object, shapes: list[tuple[int, ...]]) -> N
 
 def widest(network: Network) -> int:
     """Return the largest number of outputs of any layer of the tower."""
-    return max(each.shape[0] for each in network.parameters() if each.dim() > 1)
+    return max((each.shape[0] for each in network.parameters() if each.dim() > 1), default=1)
+
+
+def checked_losses(network: Network, outputs: Outputs, targets: Targets) -> dict[str, Tensor]:
+    """Return the losses of a network on a batch, each a scalar.
+
+    Raises:
+        ConfigError: ``losses`` fails, or returns something else.
+    """
+    name = type(network).__name__
+    try:
+        losses = network.losses(outputs, targets)
+    except Exception as error:
+        known = ", ".join(targets.named) or "none; a weight above 0 in [trainer] adds one"
+        raise ConfigError(
+            f"{name}.losses fails: {type(error).__name__}: {error} (targets.named: {known}; "
+            f"outputs.named: {', '.join(outputs.named) or 'none'})"
+        ) from error
+    if not isinstance(losses, dict) or not losses:  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ConfigError(f"{name}.losses must return a dictionary of losses by their names")
+    for loss, found in losses.items():
+        is_tensor = isinstance(found, Tensor)  # pyright: ignore[reportUnnecessaryIsInstance]
+        if not is_tensor or found.dim() or not found.is_floating_point():
+            raise ConfigError(
+                f"{name}.losses: '{loss}' must be a tensor with one number of a float type, such "
+                "as a mean over positions"
+            )
+    return losses

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from zerofleet.config import RunConfig
 from zerofleet.errors import ConfigError
 from zerofleet.fleet.figures import Measurement
-from zerofleet.learning.build import make_network, widest
+from zerofleet.learning.build import checked_losses, make_network, widest
 from zerofleet.learning.loss import LossScale, l2_penalty
 from zerofleet.learning.measurement import TracedBatch, TrainBatch, measurement
 from zerofleet.learning.optimizer import AdamW, Momentum, Muon, WeightAverage
@@ -205,7 +205,7 @@ class Learner:
         observations, policy_target, value_target, *drawn = self._tensors(share)
         outputs = self._precision.predict(self._forward, observations)
         targets = Targets(policy_target, value_target, self._named_targets(drawn))
-        return self.network.losses(outputs, targets)
+        return checked_losses(self.network, outputs, targets)
 
     def _named_targets(self, drawn: Sequence[Tensor]) -> dict[str, Tensor]:
         widths = self.network.shapes.drawn_targets

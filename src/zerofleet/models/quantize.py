@@ -202,8 +202,8 @@ def find_tower(graph: GraphProto) -> Tower:
     convolutions = tuple(node for node in nodes if node.op_type == "Conv")
     if not convolutions:
         raise IncompatibleModelError(
-            "the model has nothing to quantize: no convolution of more than one point comes after "
-            "the first one"
+            "the model has nothing to quantize: no convolution larger than 1x1 comes after the "
+            "first one, apart from grouped ones"
         )
     rectified = _rectified(graph, {node.output[0] for node in nodes})
     inputs = [name for node in nodes for name in activations(node)]
