@@ -1,5 +1,6 @@
 """A network of one's own: its keys, its losses, and what is said about each mistake."""
 
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -393,3 +394,17 @@ def test_check_network_says_what_it_found(tmp_path: Path) -> None:
     assert status == "0"
     [note] = [line for line in said if line.startswith("gradient")]
     assert note.startswith("gradient: forgotten.weight, forgotten.bias begin without a gradient")
+
+
+@pytest.mark.parametrize("name", ["Perceptron", "Counting"])
+def test_the_classes_of_the_page_are_trained(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = Path(__file__).parents[2] / "docs" / "how-to" / "own-network.md"
+    blocks = re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
+    (tmp_path / "nets_of_the_page.py").write_text("\n\n".join(blocks))
+    monkeypatch.syspath_prepend(str(tmp_path))  # pyright: ignore
+    values = {"name": "own", "game": GAME, "network": f"python:nets_of_the_page:{name}"}
+    learner = Learner(spec(GAME), run_from_values(values))
+    learner.train(cast("Any", batch()))
+    assert learner.published.predict(torch.zeros(2, 4, dtype=torch.uint8))[0].shape == (2, 9)

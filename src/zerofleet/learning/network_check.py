@@ -146,7 +146,7 @@ def _total(learner: Learner, batch: TrainBatch) -> float:
 
 
 def _check_export(network: Network, spec: GameSpec, say: Callable[[str], object]) -> bytes:
-    network = WeightAverage(network, 0.5).network  # what a run publishes
+    network = WeightAverage(network, 0.5).network  # the network that a run publishes
     try:
         network.outputs(torch.from_numpy(golden_observations(spec)))  # pyright: ignore[reportUnknownMemberType]
     except Exception as error:

@@ -339,7 +339,7 @@ def _graph_input(message: memoryview) -> tuple[str, tuple[int, ...]]:
         if f.number == _ELEMENT_TYPE
     ]
     dims = [list(fields(field.payload)) for field in fields(shape) if field.number == _SHAPE_DIM]
-    # Of a field that is there twice, other readers take the last.
+    # Other readers take the last of a field that is there twice.
     is_usual = [[field.number for field in dim] for dim in dims] == [[_DIM_PARAM], [_DIM_VALUE]]
     if name != OBSERVATION or kinds != [UINT8] or not is_usual:
         raise IncompatibleModelError(f"the model has the input {name[:_MOST_CHARACTERS]!r}")
