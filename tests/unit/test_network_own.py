@@ -352,6 +352,7 @@ def test_a_name_alone_takes_options_too(tmp_path: Path) -> None:
         ('network = "pyton:nets:Mine"', "give residual, attention or python:MODULE:CLASS"),
         ('[network]\nname = "python:nets:Mine"\noptions = 3', "options: Input should be a table"),
         ("network = 5", "network"),
+        ('[network]\nname = "attention"\nsqueeze_excitation = true', "has no effect with network"),
     ],
 )
 def test_a_wrong_name_is_refused(tmp_path: Path, text: str, message: str) -> None:

@@ -285,6 +285,7 @@ def conflicts(run: RunConfig, given: Mapping[str, Any]) -> Generator[Conflict]:
     yield from _rates_and_steps(run.trainer)
     yield from _limits_of_scaling(run)
     yield from _two_temperatures(run.selfplay)
+    yield from _gates_of_attention(run.network)
     yield from _pause_before_training(run)
 
 
@@ -333,6 +334,14 @@ def _two_temperatures(play: SelfplaySection) -> Generator[Conflict]:
             f"selfplay.temperature_moves = {play.temperature_moves} has no effect with "
             f"selfplay.temperature_halflife = {play.temperature_halflife:g}: give one of them",
             ("selfplay.temperature_moves", "selfplay.temperature_halflife"),
+        )
+
+
+def _gates_of_attention(network: NetworkSection) -> Generator[Conflict]:
+    if network.name == "attention" and network.squeeze_excitation:
+        yield Conflict(
+            'network.squeeze_excitation has no effect with network.name = "attention": remove it',
+            ("network.name", "network.squeeze_excitation"),
         )
 
 

@@ -70,8 +70,8 @@ class NetworkSection(Section):
         if not is_own_network(values):
             return values
         given = cast("dict[str, Any]", values)
-        own = given.get("options", {})
-        if not isinstance(own, dict):
+        own = cast("dict[str, Any]", given.get("options", {}))
+        if not isinstance(own, dict):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ValueError("options: Input should be a table")
         options = {key: each for key, each in given.items() if key not in ("name", "options")}
         return {"name": given["name"], "options": {**own, **options}}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import is_dataclass
 from typing import Any, cast
 
@@ -124,7 +124,7 @@ def _check_weights(network: Network) -> None:
             f"{name}.training_only names {', '.join(wrong)}: give a tuple of names of submodules, "
             "such as ('ownership',)"
         )
-    for loss, weight in network.loss_weights.items():
+    for loss, weight in cast("Mapping[str, object]", network.loss_weights).items():
         if isinstance(weight, bool) or not isinstance(weight, int | float):
             raise ConfigError(f"{name}.loss_weights: '{loss}' must be a number, not {weight!r}")
 

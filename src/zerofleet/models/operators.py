@@ -164,7 +164,7 @@ def _gather(attributes: Attributes, inputs: Sequence[TensorShape]) -> Answer:
     if data.constant:
         _need(axis == 0 and len(data.shape) >= 1, "it gathers along another axis than the first")
         # Any other number might lie outside of the table, which fails the whole batch.
-        is_safe = places.is_byte and data.shape[0] == _TABLE
+        is_safe = places.is_byte and data.shape[:1] == (_TABLE,)
         _need(is_safe, "it looks computed numbers up in a table")
         return places.shape + data.shape[1:], 0
     _need(places.constant, "it gathers one position's numbers by another's")
