@@ -297,14 +297,6 @@ FORGED: dict[str, tuple[list[onnx.NodeProto], dict[str, Any], str]] = {
         {"two": np.array([2], np.int64), "one": np.array([1], np.int64)},
         r"\(Slice\): it computes nothing: a size is 0",
     ),
-    "a table of two rows": (
-        [
-            helper.make_node("Cast", ["policy_logits"], ["places"], to=TensorProto.INT32),
-            helper.make_node("Gather", ["table", "places"], ["more"]),
-        ],
-        {"table": np.zeros((2, 3), np.float32)},
-        r"\(Gather\): it looks computed numbers up in a table",
-    ),
     "a cast to text": (
         [helper.make_node("Cast", ["value"], ["more"], to=TensorProto.STRING)],
         {},

@@ -52,7 +52,7 @@ _EXAMPLES: dict[Callable[..., None], str] = {
     page: "zerofleet page connect_four",
     status: "zerofleet status --watch",
     sql: "zerofleet sql -c 'SELECT count(*) FROM games'",
-    play: "zerofleet play tictactoe --second",
+    play: "zerofleet play connect_four --second",
     gtp: "zerofleet gtp go9 --simulations 400",
     uci: "zerofleet uci runs/chess.toml",
     sgf: "zerofleet sgf go9 --last 10 --folder games",

@@ -26,7 +26,10 @@ DEFAULT_ROOT = Path("zerofleet-data")
 
 RunFile = Annotated[
     Path | None,
-    typer.Argument(metavar="RUN", help="Run file or name of a run; or a trained model: tictactoe."),
+    typer.Argument(
+        metavar="RUN",
+        help="Run file or name of a run; or a trained model: connect_four or tictactoe.",
+    ),
 ]
 DataOption = Annotated[
     Path | None,

@@ -44,7 +44,7 @@ def up(
         typer.Option(
             "--from",
             metavar="MODEL",
-            help="Start a new run from a trained model (tictactoe), or from the newest "
+            help="Start a new run from a trained model (connect_four), or from the newest "
             "checkpoint of another data folder [random weights].",
         ),
     ] = None,

@@ -236,7 +236,7 @@ def graph_cost(graph: memoryview) -> Cost:
     for field in fields(graph):
         if field.number == _GRAPH_INPUT:
             name, shape = _graph_input(field.payload)
-            _add(tensors, name, TensorShape(shape, kind=UINT8, is_byte=True))
+            _add(tensors, name, TensorShape(shape, kind=UINT8))
         elif field.number == _GRAPH_INITIALIZER:
             _add(tensors, _text(field.payload, _TENSOR_NAME), _constant(field.payload))
         elif field.number == _GRAPH_NODE:
@@ -302,8 +302,7 @@ class _Reader:
                 f"up to here, one position takes {self.operations} operations, "
                 f"more than {MOST_OPERATIONS}"
             )
-        is_byte = operator in ("Cast", "Identity") and inputs[0].is_byte
-        return TensorShape(shape, kind=kind_of(operator, attributes, inputs), is_byte=is_byte)
+        return TensorShape(shape, kind=kind_of(operator, attributes, inputs))
 
     def _folded(self, operator: str, inputs: Sequence[TensorShape]) -> TensorShape:
         """The output of a node that a runtime computes when it loads the model."""

@@ -18,7 +18,6 @@ UINT8, INT64, BOOL = 2, 7, 9
 FLOATS = (1, 10)
 """Types of ONNX."""
 
-_TABLE = 256  # rows of the only table that computed numbers may look up: one for each byte
 _MOST_KERNEL = 3  # a runtime may copy the input this many times, squared, for a convolution
 
 
@@ -29,7 +28,6 @@ class TensorShape(NamedTuple):
     constant: bool = False
     integers: tuple[int, ...] | None = None  # the values, for a constant of 64-bit integers
     kind: int = FLOATS[0]  # ONNX's type of its numbers
-    is_byte: bool = False  # whether its numbers are the observation's bytes, in any type
 
     @property
     def size(self) -> int:
@@ -163,9 +161,6 @@ def _gather(attributes: Attributes, inputs: Sequence[TensorShape]) -> Answer:
     axis = _integer(attributes, "axis", 0)
     if data.constant:
         _need(axis == 0 and len(data.shape) >= 1, "it gathers along another axis than the first")
-        # Any other number might lie outside of the table, which fails the whole batch.
-        is_safe = places.is_byte and data.shape[:1] == (_TABLE,)
-        _need(is_safe, "it looks computed numbers up in a table")
         return places.shape + data.shape[1:], 0
     _need(places.constant, "it gathers one position's numbers by another's")
     _check_axes([axis], data)
