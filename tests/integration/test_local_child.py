@@ -88,7 +88,7 @@ def test_a_log_that_is_too_large_is_moved_and_its_program_goes_on(tmp_path: Path
     assert program.stdin is not None
     for line in ("first", "second", "third"):
         print(line, file=program.stdin, flush=True)
-        wait_for(log, line)
+        wait_for(log, f"{line}\n")
         limit_log(log, 8)
     assert (old.read_text(), log.read_text()) == ("\nsecond\n", "third\n")
     assert old.stat().st_mode & 0o777 == 0o600
