@@ -1,59 +1,22 @@
 """The exam of a game in Python: its class says what perfect play is."""
 
 from pathlib import Path
-from typing import Self
 
-import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from examples.dots_and_boxes import DotsAndBoxes, best_gain
 from tests.unit.test_exam_samples import KnowsTheSample
+from tests.unit.test_games_class import Sticks
 from zerofleet.errors import ConfigError
 from zerofleet.exam import examine, has_exam, position_kinds
 from zerofleet.exam.sample import random_sample
-from zerofleet.games import Game, parse_actions
+from zerofleet.games import parse_actions
 from zerofleet.games.conformance import check_game
 
 DOTS = "python:examples.dots_and_boxes:DotsAndBoxes"
 
 
-class Take(Game):
-    """One or two matches are taken from eight; the player who takes the last one wins."""
-
-    num_actions = 2
-    observation_shape = (9, 1, 1)
-    max_length = 8
-
-    def __init__(self) -> None:
-        self.left = 8
-        self.to_play = 0
-
-    @property
-    def is_terminal(self) -> bool:
-        return self.left == 0
-
-    @property
-    def result(self) -> int:
-        return -1 if self.to_play == 0 else 1
-
-    def legal_actions(self) -> list[int]:
-        return [0, 1][: self.left]
-
-    def apply(self, action: int) -> None:
-        self.left -= action + 1
-        self.to_play = 1 - self.to_play
-
-    def copy(self) -> Self:
-        twin = type(self)()
-        twin.left, twin.to_play = self.left, self.to_play
-        return twin
-
-    def observation(self) -> NDArray[np.bool_]:
-        planes = np.zeros(self.observation_shape, np.bool_)
-        planes[self.left] = True
-        return planes
-
+class Take(Sticks):
     def perfect_outcomes(self) -> list[int] | None:
         return [1 if (self.left - action - 1) % 3 == 0 else -1 for action in self.legal_actions()]
 

@@ -9,17 +9,12 @@ from typing import Annotated
 
 import typer
 
+from zerofleet.cli.run_options import OverrideOption
+
 
 def check_network(
     run_file: Annotated[Path, typer.Argument(metavar="RUN.toml", help="The run file.")],
-    override: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set",
-            metavar="KEY=VALUE",
-            help="Override a key of the run file: network.width=128; may be repeated.",
-        ),
-    ] = None,
+    override: OverrideOption = None,
 ) -> None:
     """Try the network of a run file: shapes, gradient, a few steps, export and speed.
 

@@ -31,6 +31,14 @@ RunFile = Annotated[
         help="Run file or name of a run; or a trained model: connect_four or tictactoe.",
     ),
 ]
+OverrideOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="Override a key of the run file: search.c_puct=2; may be repeated.",
+    ),
+]
 DataOption = Annotated[
     Path | None,
     typer.Option("--data", help="Data folder of the run [the one in ./zerofleet-data used last]."),

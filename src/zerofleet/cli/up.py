@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from zerofleet.cli.page import NO_NICEGUI
-from zerofleet.cli.run_options import default_folder
+from zerofleet.cli.run_options import OverrideOption, default_folder
 from zerofleet.cli.terminal import echo
 from zerofleet.errors import ConfigError
 
@@ -67,14 +67,7 @@ def up(
     no_dashboard: Annotated[
         bool, typer.Option("--no-dashboard", help="Do not serve the dashboard.")
     ] = False,
-    override: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set",
-            metavar="KEY=VALUE",
-            help="Override a key of the run file: search.c_puct=2; may be repeated.",
-        ),
-    ] = None,
+    override: OverrideOption = None,
     database_url: Annotated[
         str | None, typer.Option(help="Your Postgres, with an owner's rights [embedded].")
     ] = None,

@@ -10,7 +10,7 @@ from zerofleet.config.run import Conflict, RunConfig
 from zerofleet.config.training import NetworkSection, TrainerSection
 from zerofleet.errors import ConfigError
 
-_TRAINED_BYTES = 16  # per weight: itself, gradient, optimizer's average, copy to save; all fp32
+TRAINED_BYTES = 16  # per weight: itself, gradient, optimizer's average, copy to save; all fp32
 
 
 class _Board(Protocol):
@@ -160,11 +160,11 @@ def _memory(network: NetworkSection, sizes: _Board) -> Generator[Conflict]:
         return
     weights = network_weights(network, sizes)
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    if weights * _TRAINED_BYTES > memory:
+    if weights * TRAINED_BYTES > memory:
         keys = ("blocks", "channels", "policy_channels", "value_channels", "value_hidden")
         yield Conflict(
             f"network.{', '.join(f'{key} = {getattr(network, key)}' for key in keys)} are "
-            f"{weights:,} weights: training them takes {weights * _TRAINED_BYTES / 1e9:,.0f} GB, "
+            f"{weights:,} weights: training them takes {weights * TRAINED_BYTES / 1e9:,.0f} GB, "
             f"and this machine has {memory / 1e9:,.0f} GB of memory: lower the largest of them",
             (*(f"network.{key}" for key in keys), "network.policy_head"),
         )

@@ -25,11 +25,11 @@ from zerofleet.exam.sample import (
     answer,
     count_groups,
     good_sample,
+    python_rules,
     random_sample,
     wrong_answer,
 )
 from zerofleet.games.chess import is_chess
-from zerofleet.games.python_game import load_class_rules
 from zerofleet.prediction import Predictor
 from zerofleet.search_configs import PLAIN_SEARCH
 
@@ -87,8 +87,8 @@ def has_exam(game: str) -> bool:
 
 def position_kinds(game: str) -> tuple[PositionKind, ...]:
     """Return the kinds of positions that a game can be examined in; empty if it has no exam."""
-    if game.startswith("python:"):
-        return ("random",) if load_class_rules(game).knows_perfect_play else ()
+    if python_rules(game) is not None:
+        return ("random",)
     return _KINDS.get("chess" if is_chess(game) else game, ())
 
 

@@ -43,7 +43,8 @@ from zerofleet.database import GroupErrors, WrongAnswer
 from zerofleet.errors import ConfigError
 from zerofleet.exam.examined_player import ExaminedPlayer
 from zerofleet.games import format_actions
-from zerofleet.games.python_game import load_class_rules
+from zerofleet.games.game_specs import outside_rules
+from zerofleet.games.python_game import ClassRules
 
 GAME = "connect_four"
 """Game of the exams that support only one game."""
@@ -109,6 +110,12 @@ class LabelledPosition:
     def is_error(self, action: int) -> bool:
         """Return whether another action would have kept a better outcome."""
         return self.outcomes[action] != self.value
+
+
+def python_rules(game: str) -> ClassRules | None:
+    """Return the rules of a game in Python whose class knows perfect play; None: another game."""
+    rules = outside_rules(game) if game.startswith("python:") else None
+    return rules if isinstance(rules, ClassRules) and rules.knows_perfect_play else None
 
 
 async def random_sample(game: str, size: int, seed: int) -> tuple[LabelledPosition, ...]:
@@ -197,7 +204,7 @@ class _Sample:
         """Positions drawn since the last one that was kept."""
         self._game = game
         self._solved = _SOLVED.get(game)
-        self._rules = None if self._solved else load_class_rules(game)
+        self._rules = None if self._solved else python_rules(game)
         self._generator = random.Random(seed)
         self._seen: set[bytes] = set()
         self._one_at_a_time = threading.Lock()

@@ -537,7 +537,8 @@ class ClassPosition:
     def perfect_outcomes(self) -> list[int] | None:
         """Return the outcome of each legal action, for the player to move; None: not known."""
         answer: Any = NO_ANSWER
-        wanted = f"give +1, 0 or -1 for each of the {len(self.legal_actions())} legal actions"
+        legal = len(self.legal_actions())
+        wanted = f"give +1, 0 or -1 for each of the {legal} legal actions"
         try:
             answer = self._game.perfect_outcomes()
             if answer is None:
@@ -545,7 +546,7 @@ class ClassPosition:
             outcomes = list(map(operator.index, answer))
         except Exception as error:
             raise self._failed("perfect_outcomes()", error, answer, wanted) from error
-        if len(outcomes) != len(self.legal_actions()) or not set(outcomes) <= {-1, 0, 1}:
+        if len(outcomes) != legal or not set(outcomes) <= {-1, 0, 1}:
             raise self._wrong(describe_answer("perfect_outcomes()", outcomes, wanted))
         return outcomes
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import is_dataclass
+from dataclasses import fields, is_dataclass
 from typing import Any, cast
 
 import torch
@@ -80,17 +80,15 @@ def _options(name: str, kind: type[Network], given: dict[str, Any]) -> object:
                 "write a dataclass Options in it with the keys that [network] may have"
             )
         return None
+    if not is_dataclass(options):
+        raise ConfigError(f"network '{name}': write @dataclass(frozen=True) above its Options")
     try:
-        if not is_dataclass(options):
-            raise ConfigError(f"network '{name}': write @dataclass(frozen=True) above its Options")
         is_frozen = cast("Any", options).__dataclass_params__.frozen
         config = ConfigDict(extra="forbid")
         checked = checked_dataclass(cast("Any", options), config=config, frozen=is_frozen)
         return TypeAdapter[object](checked).validate_python(given)
-    except ConfigError:
-        raise
     except ValidationError as error:
-        known = ", ".join(getattr(options, "__dataclass_fields__", {}))
+        known = ", ".join(each.name for each in fields(options))
         raise ConfigError(*(_mistake(each, known) for each in error.errors())) from error
     except Exception as error:
         raise ConfigError(

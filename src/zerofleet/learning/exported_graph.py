@@ -56,7 +56,8 @@ class _Settling:
         self._graph = graph
         self._shapes = dict(_shapes(graph))
         self._values = {each.name: each for each in graph.initializer}
-        self._arrays: dict[str, _Array] = {}
+        constants = (node for node in graph.node if node.op_type == "Constant")
+        self._constants = {node.output[0]: node.attribute[0].t for node in constants}
         self._added = 0
         self._rewrite: dict[str, Callable[[NodeProto], list[NodeProto]]] = {
             "Concat": self._positive_axis,
@@ -109,31 +110,25 @@ class _Settling:
         if node.op_type == "Shape" and (shape := self._shapes.get(node.input[0])):
             self._keep(node.output[0], np.array(shape, np.int64))
             return True
-        arrays = [self._array(name) for name in node.input if name]
-        if not arrays or any(each is None for each in arrays):
+        names = [name for name in node.input if name]
+        if not names or not all(map(self._is_constant, names)):
             return False
-        named = dict(zip(filter(None, node.input), arrays, strict=True))
+        named = {name: self._array(name) for name in names}
         outputs = cast("Any", ReferenceEvaluator(node)).run(None, named)
         for name, output in zip(node.output, outputs, strict=True):
             self._keep(name, np.asarray(output))
         return True
 
-    def _array(self, name: str) -> _Array | None:
-        """Return the numbers of a constant; None for what depends on the input."""
-        if name not in self._arrays:
-            if name not in self._values:
-                constants = (n for n in self._graph.node if n.op_type == "Constant")
-                found = next((n for n in constants if n.output[0] == name), None)
-                if found is None:
-                    return None
-                self._arrays[name] = numpy_helper.to_array(found.attribute[0].t)
-            else:
-                self._arrays[name] = numpy_helper.to_array(self._values[name])
-        return self._arrays[name]
+    def _is_constant(self, name: str) -> bool:
+        return name in self._values or name in self._constants
+
+    def _array(self, name: str) -> _Array:
+        """Return the numbers of a constant."""
+        tensor = self._values[name] if name in self._values else self._constants[name]
+        return numpy_helper.to_array(tensor)
 
     def _keep(self, name: str, array: _Array) -> str:
         self._values[name] = numpy_helper.from_array(np.ascontiguousarray(array), name)
-        self._arrays[name] = array
         self._shapes[name] = array.shape
         return name
 
@@ -146,10 +141,9 @@ class _Settling:
     def _known(self, node: NodeProto, place: int) -> list[int] | None:
         if place >= len(node.input) or not node.input[place]:
             return None
-        array = self._array(node.input[place])
-        if array is None:
+        if not self._is_constant(node.input[place]):
             raise _refused(node, "it takes a size or an axis from the positions")
-        return [int(number) for number in array.reshape(-1)]
+        return [int(number) for number in self._array(node.input[place]).reshape(-1)]
 
     def _shape(self, name: str, node: NodeProto) -> tuple[int, ...]:
         if name not in self._shapes:

@@ -20,6 +20,7 @@ from zerofleet_core import GameSpec
 
 from zerofleet import games
 from zerofleet.config import NetworkSection, Overrides, RunConfig, load_run
+from zerofleet.config.fit import TRAINED_BYTES
 from zerofleet.errors import ConfigError, IncompatibleModelError, ZerofleetError
 from zerofleet.learning.build import check_outputs, make_network
 from zerofleet.learning.export import (
@@ -32,15 +33,13 @@ from zerofleet.learning.learner import Learner
 from zerofleet.learning.measurement import TrainBatch
 from zerofleet.learning.optimizer import WeightAverage
 from zerofleet.models.check import check
-from zerofleet.models.quantize import quantize_int8, to_fp16
 from zerofleet.models.session import ModelSession
-from zerofleet.models.variant import measure
+from zerofleet.models.variant import MAKERS, Positions, measure
 from zerofleet.network import Network
 
 _POSITIONS = 256
 _STEPS = 30
 _SECONDS = 0.5
-_TRAINED_BYTES = 16  # per weight: itself, gradient, optimizer's average, copy to save; all fp32
 
 
 def check_network(run: RunConfig, say: Callable[[str], object]) -> None:
@@ -59,15 +58,14 @@ def check_network(run: RunConfig, say: Callable[[str], object]) -> None:
     weights = sum(each.numel() for each in network.parameters())
     say(
         f"{run.network.name}: {weights:,} weights; training takes "
-        f"{weights * _TRAINED_BYTES / 1e6:,.1f} MB for them"
+        f"{weights * TRAINED_BYTES / 1e6:,.1f} MB for them"
     )
     batch = _batch(spec, network)
     check_outputs(network, torch.from_numpy(batch[0]))  # pyright: ignore[reportUnknownMemberType]
     say("outputs: shapes and types are right, all numbers are finite")
     _check_gradients(learner, batch, say)
     model = _check_export(network, spec, say)
-    for precision in ("int8", "fp16"):
-        _check_precision(precision, model, spec, say)
+    _check_variants(model, spec, say)
     _check_training(learner, batch, say)
     check_outputs(network, torch.from_numpy(batch[0]))  # pyright: ignore[reportUnknownMemberType]
     default = export_onnx(make_network(spec, NetworkSection()), spec.observation_bytes, {})
@@ -148,13 +146,12 @@ def _total(learner: Learner, batch: TrainBatch) -> float:
 def _check_export(network: Network, spec: GameSpec, say: Callable[[str], object]) -> bytes:
     network = WeightAverage(network, 0.5).network  # the network that a run publishes
     try:
-        network.outputs(torch.from_numpy(golden_observations(spec)))  # pyright: ignore[reportUnknownMemberType]
+        golden = golden_answers(network, golden_observations(spec))
     except Exception as error:
         raise ConfigError(
             f"{type(network).__name__}.forward fails without what training_only names: "
             f"{type(error).__name__}: {error}; these parts are None in a published network"
         ) from error
-    golden = golden_answers(network, golden_observations(spec))
     model = export_onnx(network, spec.observation_bytes, {})
     difference = check(model, sha256(model).hexdigest(), golden)
     say(
@@ -164,21 +161,20 @@ def _check_export(network: Network, spec: GameSpec, say: Callable[[str], object]
     return model
 
 
-def _check_precision(
-    precision: str, model: bytes, spec: GameSpec, say: Callable[[str], object]
-) -> None:
+def _check_variants(model: bytes, spec: GameSpec, say: Callable[[str], object]) -> None:
     """Say what a model in fewer bits loses, or why there is none: fp32 is served then."""
-    positions = random_positions(spec, _POSITIONS, np.random.default_rng(1))
-    try:
-        variant = quantize_int8(model, positions) if precision == "int8" else to_fp16(model)
-        loss = measure(ModelSession(model, spec), ModelSession(variant, spec), positions)
-    except IncompatibleModelError as error:
-        say(f"{precision}: not available ({error}); such a run serves fp32")
-        return
-    say(
-        f"{precision}: differs from fp32 by {loss.policy_kl:.1e} nats of the policy and "
-        f"{loss.value_difference:.1e} of the value"
-    )
+    observations = random_positions(spec, _POSITIONS, np.random.default_rng(1))
+    positions, fp32 = Positions(observations, observations), ModelSession(model, spec)
+    for precision, make in MAKERS.items():
+        try:
+            loss = measure(fp32, ModelSession(make(model, positions), spec), positions.check)
+        except IncompatibleModelError as error:
+            say(f"{precision}: not available ({error}); such a run serves fp32")
+            continue
+        say(
+            f"{precision}: differs from fp32 by {loss.policy_kl:.1e} nats of the policy and "
+            f"{loss.value_difference:.1e} of the value"
+        )
 
 
 def _speeds(models: Sequence[bytes], spec: GameSpec) -> list[float]:

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from zerofleet.errors import IncompatibleModelError
-from zerofleet.models.operators import ITEM_BYTES, OPERATORS, UINT8, TensorShape, kind_of
+from zerofleet.models.operators import INT64, ITEM_BYTES, OPERATORS, UINT8, TensorShape, kind_of
 from zerofleet.prediction import OBSERVATION
 
 OPSET = 17  # operators mean other things in others
@@ -50,7 +50,7 @@ _TENSOR_EXTERNAL, _TENSOR_LOCATION = 13, 14
 _VALUE_NAME, _VALUE_TYPE, _TYPE_TENSOR, _TENSOR_SHAPE, _SHAPE_DIM = 1, 2, 1, 2, 1
 _ELEMENT_TYPE, _DIM_VALUE, _DIM_PARAM = 1, 1, 2
 _IS_FLOAT, _IS_INT, _IS_TENSOR, _IS_INTS = 1, 2, 4, 7  # types of attributes
-_INT64, _FLOAT16 = 7, 10
+_FLOAT16 = 10
 _DEFAULT_DOMAINS = (b"", b"ai.onnx")
 
 
@@ -362,7 +362,7 @@ def _constant(message: memoryview) -> TensorShape:
         raise IncompatibleModelError("the model holds weights of a foreign type, or of no size")
     if math.prod(shape) * ITEM_BYTES[kind] != len(raw):
         raise IncompatibleModelError("the model holds weights of another size than their shape")
-    integers = tuple(memoryview(bytes(raw)).cast("q")) if kind == _INT64 else None
+    integers = tuple(memoryview(bytes(raw)).cast("q")) if kind == INT64 else None
     return TensorShape(tuple(shape), True, integers, kind)
 
 

@@ -138,7 +138,7 @@ def make(
     """
     from zerofleet.models.session import ModelSession  # loads ONNX Runtime
 
-    model_bytes = _MAKERS[precision](fp32, positions)
+    model_bytes = MAKERS[precision](fp32, positions)
     loss = measure(ModelSession(fp32, shape), ModelSession(model_bytes, shape), positions.check)
     reason = loss.why_refused(bounds)
     if reason:
@@ -189,7 +189,7 @@ def _fp16(fp32: bytes, positions: Positions) -> bytes:
     return to_fp16(fp32)
 
 
-_MAKERS: Mapping[str, Callable[[bytes, Positions], bytes]] = {"int8": _int8, "fp16": _fp16}
+MAKERS: Mapping[str, Callable[[bytes, Positions], bytes]] = {"int8": _int8, "fp16": _fp16}
 
 
 def _leave_with(parent: int) -> None:
