@@ -68,6 +68,7 @@ IS_DARK = "() => document.body.classList.contains('body--dark')"
 def open_run(page: Page, url: str) -> None:
     """Open the Run page, after the dashboard has read all games of the run."""
     page.goto(url)
+    page.wait_for_function(CHARTS_ARE_DRAWN)
     page.locator(".zf-main > .zf-tools [role=status]").first.wait_for(state="hidden")
 
 
@@ -273,7 +274,7 @@ def photograph(browser: Browser, url: str, picture: Picture) -> bytes:
     try:
         page = context.new_page()
         picture.open(page, url)
-        page.locator(".zf-lamp").first.wait_for()
+        page.locator(".zf-health").filter(has_text="healthy").wait_for()
         # The strip is read apart from the page; its first figures then have digits.
         page.locator(".zf-strip .zf-figure").filter(has_text=re.compile(r"\d")).first.wait_for()
         page.wait_for_function(CHARTS_ARE_DRAWN)

@@ -106,6 +106,7 @@ class Visit:
         every: float,
         *,
         keep: bool = False,
+        is_loading: Callable[[_Value], bool] = lambda _: False,
     ) -> SharedReading[_Value]:
         """Return the reading of this name that all pages of this run share; made at the first call.
 
@@ -114,8 +115,11 @@ class Visit:
             read: reads the value; it must not block the event loop.
             every: seconds between two readings.
             keep: keep it without watchers, because ``read`` continues from its last result.
+            is_loading: whether a value is incomplete, so that the next reading follows soon.
         """
-        return self.frame.reading((self.run.name, name), read, every, keep=keep)
+        return self.frame.reading(
+            (self.run.name, name), read, every, keep=keep, is_loading=is_loading
+        )
 
     def watch(
         self, reading: SharedReading[_Value], draw: Callable[[_Value], None]
@@ -237,6 +241,7 @@ class Frame:
         every: float,
         *,
         keep: bool = False,
+        is_loading: Callable[[_Value], bool] = lambda _: False,
     ) -> SharedReading[_Value]:
         """Return the reading of this key; it is made unless one is watched or kept."""
         unwatched = [old for old, each in self._readings.items() if not each.watchers]
@@ -244,7 +249,9 @@ class Frame:
         for old in set(unwatched) - set(kept[-_MOST_KEPT:]):
             del self._readings[old]
         if key not in self._readings:
-            self._readings[key] = SharedReading(" ".join(key), read, every, keep=keep)
+            self._readings[key] = SharedReading(
+                " ".join(key), read, every, keep=keep, is_loading=is_loading
+            )
         return cast("SharedReading[_Value]", self._readings[key])
 
     async def _open(

@@ -402,7 +402,10 @@ def add_run_page(frame: Frame) -> None:
         reader = CurveReader(visit.sources, visit.run.name)
         said_heading("Run")
         view = RunView(visit)
-        visit.watch(visit.shared("curves", reader.read, _SECONDS, keep=True), view.show)
+        curves = visit.shared(
+            "curves", reader.read, _SECONDS, keep=True, is_loading=RunCurves.is_loading
+        )
+        visit.watch(curves, view.show)
 
 
 class RunView:

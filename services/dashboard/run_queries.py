@@ -229,6 +229,10 @@ class RunCurves:
     more_are_stored: bool = False
     """Whether ``games_stored`` is incomplete, because a long run is counted step by step."""
 
+    def is_loading(self) -> bool:
+        """Return whether older games are still being read."""
+        return self.games_stored is not None
+
 
 @dataclass(slots=True)
 class CurveReader:

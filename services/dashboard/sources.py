@@ -41,6 +41,7 @@ from zerofleet.services.dashboard.visitors import Allowance, Visitor, VisitorPla
 _Value = TypeVar("_Value")
 
 _LEAST_REST = 25  # times the duration of a reading, so that none takes more than 4% of a core
+_LOADING_REST = 3  # the same, while a reading loads the history of a long run
 
 _log = structlog.get_logger()
 
@@ -104,12 +105,20 @@ class SharedReading(Generic[_Value]):
         read: reads the value; it must not block the event loop.
         every: seconds between two readings; more if they take long.
         keep: keep it without watchers, because ``read`` continues from its last result.
+        is_loading: whether a value is incomplete, so that the next reading follows soon.
     """
 
     def __init__(
-        self, name: str, read: Callable[[], Awaitable[_Value]], every: float, *, keep: bool = False
+        self,
+        name: str,
+        read: Callable[[], Awaitable[_Value]],
+        every: float,
+        *,
+        keep: bool = False,
+        is_loading: Callable[[_Value], bool] = lambda _: False,
     ) -> None:
         self.keep = keep
+        self._is_loading = is_loading
         self._name = name
         self._read = read
         self._every = every
@@ -159,7 +168,10 @@ class SharedReading(Generic[_Value]):
                 _log.exception("reading_failed", reading=self._name)
             else:
                 self._take(value)
-            await asyncio.sleep(max(self._every, _LEAST_REST * (time.monotonic() - began)))
+            took = time.monotonic() - began
+            loads = self.value is not None and self._is_loading(self.value)
+            pause = _LOADING_REST * took if loads else max(self._every, _LEAST_REST * took)
+            await asyncio.sleep(pause)
 
     def _take(self, value: _Value) -> None:
         if value == self.value:

@@ -1,6 +1,7 @@
 """The queries of the dashboard, against the same in plain SQL."""
 
 import asyncio
+import itertools
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from pathlib import Path
@@ -283,6 +284,26 @@ async def test_twenty_pages_cost_one_reading() -> None:
         each()
     assert reading.watchers == 0
     assert RunCurves() == RunCurves()
+
+
+async def test_a_reading_that_loads_history_goes_on_without_the_usual_pause() -> None:
+    read = itertools.count(1)
+    seen: list[int] = []
+    whole = asyncio.Event()
+
+    async def value() -> int:
+        return next(read)
+
+    def show(number: int) -> None:
+        seen.append(number)
+        if number == 4:
+            whole.set()
+
+    reading = SharedReading("test", value, 3600, is_loading=lambda number: number < 4)
+    leave = reading.watch(show)
+    await asyncio.wait_for(whole.wait(), 60)
+    leave()
+    assert seen == [1, 2, 3, 4]
 
 
 @pytest.mark.parametrize("name", ["\0", "test\0", "no such run", "9" * 5000, "'"])
