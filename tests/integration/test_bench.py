@@ -97,6 +97,15 @@ def test_serve(how: str, in_a_process: Callable[..., Rows]) -> None:
     assert len(figures(rows)) == (2 if how == "--network" else 0)
 
 
+@pytest.mark.fleet
+def test_search_latency(in_a_process: Callable[..., Rows]) -> None:
+    options = ("tic_tac_toe", "--clients", "1", "2", "--simulations", "4")
+    rows = in_a_process("bench.search_latency", *options)
+    assert [(row["clients"], row["simulations"]) for row in rows] == [(1, 4), (2, 4)]
+    assert_sane(rows, "searches_per_second", "server_ms_per_search")
+    assert all(0 < row["p50_ms"] <= row["p95_ms"] <= row["p99_ms"] for row in rows)
+
+
 @pytest.mark.parametrize(
     ("game", "most_edges"),
     [
