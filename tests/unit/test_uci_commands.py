@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from zerofleet.games.chess import centipawns
+from zerofleet.games.chess import centipawns, outcome_chances
 from zerofleet.rpc.player_service import SearchChild, SearchTable
 from zerofleet.uci.commands import (
     InfoStyle,
@@ -76,6 +76,9 @@ def test_scores() -> None:
     assert centipawns(0.0) == 0
     assert centipawns(0.5) == -centipawns(-0.5) == 89
     assert centipawns(1.0) == centipawns(2.0) == 12_780
+    assert outcome_chances(1.0) == outcome_chances(2.0) == (1000, 0, 0)
+    assert outcome_chances(0.0) == (250, 500, 250)
+    assert outcome_chances(-0.4) == outcome_chances(0.4)[::-1] == (90, 420, 490)
 
 
 def test_lines_about_a_search() -> None:
@@ -85,10 +88,16 @@ def test_lines_about_a_search() -> None:
         SearchChild(3, "c", 0, 0.5, None, (3,)),
     )
     table = SearchTable("run", 4, 0, 40, 0.4, 0.1, 2, "b", children, True)
-    style = InfoStyle(3, lambda line: [f"m{action}" for action in line])
+    style = InfoStyle(3, name_line=lambda line: [f"m{action}" for action in line])
     assert info_lines(table, 0.5, style) == [
         "info depth 3 seldepth 3 multipv 1 score cp 89 nodes 40 nps 80 time 500 pv m2 m3 m4",
         "info depth 2 seldepth 3 multipv 2 score cp 0 nodes 40 nps 80 time 500 pv m1 m2",
     ]
-    mating = InfoStyle(1, lambda line: [f"m{action}" for action in line], lambda child: -2)
+    mating = InfoStyle(mate_in=lambda child: -2)
     assert " score mate -2 " in info_lines(table, 0.5, mating)[0]
+    chances = InfoStyle(2, shows_chances=True)
+    first, second = info_lines(table, 0.5, chances)
+    assert " score cp 89 wdl 562 376 62 nodes " in first
+    assert " score cp 0 wdl 250 500 250 nodes " in second
+    lost = InfoStyle(shows_chances=True, mate_in=lambda child: -2)
+    assert " score mate -2 wdl 0 0 1000 nodes " in info_lines(table, 0.5, lost)[0]

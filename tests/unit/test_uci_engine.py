@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncGenerator
 from typing import Any
 
@@ -165,7 +166,10 @@ async def test_a_move_from_positions() -> None:
 
 
 async def test_several_lines() -> None:
+    text = await said("setoption name UCI_ShowWDL value true", "go")
+    assert re.search(r" score cp -?[0-9]+ wdl [0-9]+ [0-9]+ [0-9]+ nodes ", text)
     text = await said("setoption name MultiPV value 3", "go")
+    assert " wdl " not in text
     assert [f"multipv {number} " in text for number in (1, 2, 3, 4)] == [True, True, True, False]
     assert "multipv 2 score cp -89" in text
 

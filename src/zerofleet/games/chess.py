@@ -25,3 +25,14 @@ def is_chess960(game: str) -> bool:
 def centipawns(value: float) -> int:
     """Return the score of a value in [-1, 1]."""
     return round(_CENTIPAWN_SCALE * math.tan(_CENTIPAWN_SLOPE * max(-1.0, min(1.0, value))))
+
+
+def outcome_chances(value: float) -> tuple[int, int, int]:
+    """Return the chances of win, draw and loss per mille for a value in [-1, 1]; their sum is 1000.
+
+    They are those that ``outcome_target`` of ``zerofleet.network`` gives a value: two half-point
+    coin tosses, each won with probability ``(1 + value) / 2``.
+    """
+    half = (1 + max(-1.0, min(1.0, value))) / 2
+    win, loss = round(1000 * half**2), round(1000 * (1 - half) ** 2)
+    return win, 1000 - win - loss, loss

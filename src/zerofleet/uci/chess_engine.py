@@ -49,6 +49,7 @@ class ControllerOptions:
     lines: int = 1
     overhead: float = 0.1  # seconds
     chess960: bool = False
+    shows_chances: bool = False  # of win, draw and loss
 
 
 class ChessEngine:
@@ -126,6 +127,7 @@ class ChessEngine:
             f"option name MultiPV type spin default 1 min 1 max {_MOST_LINES}\n"
             "option name Move Overhead type spin default 100 min 0 max 10000\n"
             f"option name UCI_Chess960 type check default {chess960}\n"
+            "option name UCI_ShowWDL type check default false\n"
             "option name UCI_AnalyseMode type check default false\n"
             "option name Ponder type check default false\n"
             "uciok\n"
@@ -140,6 +142,8 @@ class ChessEngine:
             self._set.lines = _spin("MultiPV", value, 1, _MOST_LINES)
         elif name == "move overhead":
             self._set.overhead = _spin("Move Overhead", value, 0, 10_000) / 1000
+        elif name == "uci_showwdl":
+            self._set.shows_chances = value.lower() == "true"
         elif name == "uci_chess960":
             wanted = value.lower() == "true"
             if wanted != self._set.chess960:
@@ -221,7 +225,7 @@ class ChessEngine:
     @property
     def style(self) -> InfoStyle:
         """Selection and format of the lines about a search."""
-        return InfoStyle(self._set.lines, self._names, self._mate_in)
+        return InfoStyle(self._set.lines, self._set.shows_chances, self._names, self._mate_in)
 
     def complain(self, error: ZerofleetError) -> None:
         """Tell the controller why something has no effect."""

@@ -6,11 +6,12 @@ A controller sends commands, and an engine answers with lines that begin with ``
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from zerofleet.errors import ZerofleetError
-from zerofleet.games.chess import centipawns
+from zerofleet.games.chess import centipawns, outcome_chances
 from zerofleet.rpc.player_service import SearchChild, SearchTable
 
 START = "startpos"
@@ -163,6 +164,7 @@ class InfoStyle:
     """Selection and format of the lines about a search."""
 
     lines: int = 1  # best moves to show (MultiPV)
+    shows_chances: bool = False  # of win, draw and loss (UCI_ShowWDL)
     name_line: Callable[[Sequence[int]], list[str]] = lambda actions: [str(a) for a in actions]
     mate_in: Callable[[SearchChild], int | None] = lambda _: None
     """Moves until mate of a child, negative if the player to move is mated; None if none is
@@ -185,6 +187,9 @@ def info_lines(table: SearchTable, seconds: float, style: InfoStyle) -> list[str
         value = table.root_value if child.q_value is None else child.q_value
         mate = style.mate_in(child)
         score = f"cp {centipawns(value)}" if mate is None else f"mate {mate}"
+        if style.shows_chances:
+            sure = value if mate is None else math.copysign(1.0, mate)
+            score += " wdl {} {} {}".format(*outcome_chances(sure))
         lines.append(
             f"info depth {len(child.principal_variation)} seldepth {longest} multipv {number} "
             f"score {score} nodes {table.simulations} nps {speed} time {milliseconds} "
