@@ -30,8 +30,8 @@ def centipawns(value: float) -> int:
 def outcome_chances(value: float) -> tuple[int, int, int]:
     """Return the chances of win, draw and loss per mille for a value in [-1, 1]; their sum is 1000.
 
-    They are those that ``outcome_target`` of ``zerofleet.network`` gives a value: two half-point
-    coin tosses, each won with probability ``(1 + value) / 2``.
+    The model is two half-point coin tosses, each won with probability ``(1 + value) / 2``, as in
+    ``outcome_target`` of ``zerofleet.network``.
     """
     half = (1 + max(-1.0, min(1.0, value))) / 2
     win, loss = round(1000 * half**2), round(1000 * (1 - half) ** 2)
