@@ -3,6 +3,10 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
+#include <optional>
+#include <set>
+#include <stdexcept>
+#include <vector>
 
 #include "check.h"
 #include "played_games.h"
@@ -12,6 +16,7 @@ namespace {
 
 using test::check;
 using test::check_near;
+using test::check_throws;
 using test::play;
 using test::small_config;
 
@@ -111,6 +116,37 @@ void forks_begin_as_earlier_games_did() {
   check(longest > 10);
 }
 
+// A restart repeats a beginning as it is, and is searched from there.
+void restarts_begin_where_they_are_told() {
+  SearchConfig config = small_config();
+  config.num_simulations = 4;
+  const std::vector<std::vector<int>> beginnings = {{3, 3, 2}, {0, 6, 1, 1, 5}};
+  const auto engine = make_self_play("connect_four", 16, config, 7);
+  engine->set_resignation(std::nullopt, 1.0);
+  engine->set_restarts(beginnings, 0.5);
+  int restarts = 0;
+  std::set<std::size_t> lengths;
+  const auto games = play(*engine, 400);
+  for (const GameColumns& game : games) {
+    const std::size_t drawn = drawn_plies(game);
+    check(game.plays_on == (drawn == 0));
+    if (drawn == 0) continue;
+    ++restarts;
+    lengths.insert(drawn);
+    check(std::any_of(beginnings.begin(), beginnings.end(), [&](const auto& beginning) {
+      return beginning.size() == drawn &&
+             std::equal(beginning.begin(), beginning.end(), game.action.begin());
+    }));
+  }
+  check_near(restarts / static_cast<double>(games.size()), 0.5, 0.1);
+  check(lengths.size() == 2);
+  check_throws<std::invalid_argument>([&] { engine->set_restarts({{7}}, 0.5); });
+  check_throws<std::invalid_argument>([&] { engine->set_restarts({{3}}, 1.5); });
+  check_throws<std::invalid_argument>([&] {
+    engine->set_restarts({{0, 1, 0, 1, 0, 1, 0}}, 0.5);  // four in a column
+  });
+}
+
 void temperatures_fall_by_half_lives() {
   SearchConfig config;
   config.temperature = 0.8;
@@ -164,6 +200,7 @@ int main() {
        [] { openings_are_drawn_from_the_policy(OpeningActions::kPolicy, 1.0); }},
       {"mixed openings", [] { openings_are_drawn_from_the_policy(OpeningActions::kMixed, 0.5); }},
       {"forks", forks_begin_as_earlier_games_did},
+      {"restarts", restarts_begin_where_they_are_told},
       {"half-lives", temperatures_fall_by_half_lives},
       {"first play at the root", root_children_may_be_tried_at_full_value},
   });

@@ -15,7 +15,7 @@ import structlog
 from zerofleet_core import SelfPlay
 
 from zerofleet.config import RunConfig, SelfplaySection
-from zerofleet.database import ResignThreshold, SelfplayDatabase, Submission
+from zerofleet.database import ReadRestarts, ResignThreshold, SelfplayDatabase, Submission
 from zerofleet.errors import StoreUnavailableError
 from zerofleet.fleet.figures import SelfplayFigures
 from zerofleet.fleet.heartbeat import Heartbeats
@@ -37,6 +37,7 @@ _log = structlog.get_logger()
 
 _LEAVE_SECONDS = 8.0  # a preempted machine may give no more than ten
 _RELEASE_SECONDS = 1.0
+_RESTARTS_SECONDS = 60.0
 _UNSAVED = (
     "no finished game was lost; unfinished games that were not saved resume from their last save"
 )
@@ -83,6 +84,7 @@ class Worker:
         self.resignation = ResignThresholdReader(
             run, database, [loop.engine for loop in self.loops]
         )
+        self.restarts = RestartReader(run, database, [loop.engine for loop in self.loops])
         self.figures = SelfplayFigures()
         """Figures of the last heartbeat."""
         self._rates = Rates(PlyCost(run, search))
@@ -132,9 +134,12 @@ class Worker:
         await self.unfinished.release()  # a worker of this name may have been killed
         await self._adopt()
         await self.resignation.read()
+        await self.restarts.read()
         _log.info("playing", worker=self._name, run=self._run.name, engines=len(self.loops))
         loops = (loop.play(self._pause) for loop in self.loops)
-        await first_of(*loops, self._keep_leases(), self.resignation.watch())
+        await first_of(
+            *loops, self._keep_leases(), self.resignation.watch(), self.restarts.watch()
+        )
 
     async def _register(self) -> None:
         try:
@@ -390,6 +395,47 @@ class EngineLoop:
 
 def _now() -> datetime:
     return datetime.now(UTC)
+
+
+class RestartReader:
+    """Reads from Postgres where games begin again, and tells the engines.
+
+    The engines of a run without restarts are left alone.
+    """
+
+    def __init__(
+        self, run: RunConfig, database: ReadRestarts, engines: Sequence[SelfPlay]
+    ) -> None:
+        self._run = run.name
+        self._share = run.selfplay.restart_share
+        self._database = database
+        self._engines = engines
+        self._positions: list[list[int]] = []
+
+    async def read(self) -> None:
+        """Take over the positions from Postgres; while it is down, keep the last ones."""
+        if not self._share:
+            return
+        try:
+            positions = await asyncio.to_thread(self._database.restarts, self._run)
+        except StoreUnavailableError:
+            return  # the parts that wait for Postgres report that it is down
+        if positions == self._positions:
+            return
+        try:
+            for engine in self._engines:
+                engine.set_restarts(positions, self._share)
+        except ValueError as error:  # they are of other rules: an upgrade is under way
+            _log.warning("restarts_refused", reason=str(error))
+        else:
+            _log.info("restarts", positions=len(positions), before=len(self._positions))
+            self._positions = positions
+
+    async def watch(self) -> None:
+        """Read again and again, until cancelled."""
+        while True:
+            await asyncio.sleep(_RESTARTS_SECONDS)
+            await self.read()
 
 
 class ResignThresholdReader:

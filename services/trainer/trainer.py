@@ -9,7 +9,7 @@ import structlog
 
 from zerofleet import games
 from zerofleet.config import ResignSection, RunConfig
-from zerofleet.database import Resignations
+from zerofleet.database import Resignations, Restarts
 from zerofleet.errors import IncompatibleModelError, StoreUnavailableError
 from zerofleet.fleet.figures import ABSURD_LOSS, TrainerFigures
 from zerofleet.learning.learner import Learner
@@ -23,6 +23,7 @@ from zerofleet.waiting import Backoff, StoppedError, WorkStatus
 POLL_SECONDS = 0.5
 _LOG_SECONDS = 15.0
 _PROGRESS_SECONDS = 2.0
+_RESTARTS_SECONDS = 60.0
 _LONGEST_GAP_SECONDS = 60.0  # most seconds between two steps that count as training
 
 _log = structlog.get_logger()
@@ -59,6 +60,7 @@ class Trainer:
             run, stores, resumed.epoch, self._training, window, self._sample_seed, tensorboard
         )
         self._resign_threshold = ResignThresholdWriter(run.name, run.resign, stores.database)
+        self._restarts = RestartWriter(run.name, window, stores.database, resumed.epoch)
         self._variants = VariantRequests(run, spec, window, self._sample_seed, stores)
         self._publisher = Publisher(
             run.name,
@@ -131,6 +133,8 @@ class Trainer:
         self._publish_if_due()
         if self._resign_threshold.due():
             self._stores.ask(self._resign_threshold.write)
+        if self._restarts.due():
+            self._stores.ask(self._restarts.write)
         if self._forgetting.due():
             # Not repeated until it succeeds: training goes on without it.
             window = self._window
@@ -315,6 +319,40 @@ class Trainer:
             figures["average_decay"] = settings.average_decay
             figures["average_every_steps"] = settings.average_every_steps
         return figures
+
+
+class RestartWriter:
+    """Stores the positions at which self-play begins again, every minute.
+
+    Args:
+        run: name of the run.
+        window: the games whose regrets are known.
+        database: what the workers read.
+        epoch: the trainer's fence epoch.
+    """
+
+    def __init__(self, run: str, window: Window, database: Restarts, epoch: int) -> None:
+        self._run = run
+        self._window = window
+        self._database = database
+        self._epoch = epoch
+        self._next = 0.0
+
+    def due(self) -> bool:
+        """Return whether it is time to write them."""
+        return self._window.restarts is not None and time.monotonic() >= self._next
+
+    def write(self) -> None:
+        """Store the current positions.
+
+        Raises:
+            StoreUnavailableError: Postgres does not answer.
+            StaleEpochError: another trainer has taken over.
+        """
+        assert self._window.restarts is not None
+        found = [(each.actions, each.regret) for each in self._window.restarts.restarts()]
+        self._database.store_restarts(self._run, found, self._epoch)
+        self._next = time.monotonic() + _RESTARTS_SECONDS
 
 
 class ResignThresholdWriter:

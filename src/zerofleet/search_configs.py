@@ -36,6 +36,7 @@ _OF_PLAY = {
     "save_every_plies",
     "lease_seconds",
     "max_ahead_positions",
+    "restart_share",  # the engine gets it with the positions
 }
 """Keys of ``[selfplay]`` that say nothing about the search."""
 

@@ -19,6 +19,7 @@ TABLES = EVERYBODY | {
     *("games", "positions", "unfinished_games", "unreadable_games", "refused_games"),
     *("matches", "match_games", "exams", "ratings"),
     *("fences", "train_metrics", "train_events", "trainer_progress", "resign_thresholds"),
+    "restarts",
     *("position_partitions", "position_needs", "partition_tries"),
 }
 VIEWS = {
@@ -27,12 +28,14 @@ VIEWS = {
     *("resign_audit", "resign_check", "resign_history", "training_curve", "value_by_stage"),
     *("rated_games", "ratings_with_interval", "positions_on_disk"),
     *("recent_play", "training_warnings", "exam_results", "rejected_games"),
+    "largest_mistakes",
 }
 MAY_READ = {
     "worker": EVERYBODY,
     "trainer": EVERYBODY
     | {"games", "positions", "unreadable_games", "position_needs", "position_partitions"}
     | {"train_metrics", "train_events", "trainer_progress", "resign_thresholds", "recent_play"}
+    | {"restarts"}
     | {"training_warnings", "rejected_games"},
     "evaluator": EVERYBODY
     | {"games", "matches", "match_games", "rated_games", "exams", "ratings", "fences"},
@@ -42,7 +45,7 @@ MAY_READ = {
 MAY_INSERT = {
     "worker": set[str](),
     "trainer": {"models", "model_variants", "unreadable_games", "rejected_games", "position_needs"}
-    | {"train_metrics", "train_events", "trainer_progress", "resign_thresholds"},
+    | {"train_metrics", "train_events", "trainer_progress", "resign_thresholds", "restarts"},
     "evaluator": {"matches", "match_games", "promotions", "exams", "ratings"},
     "console": set[str](),
     "visitor": set[str](),
@@ -51,6 +54,7 @@ MAY_UPDATE = {  # all columns where none are named
     ("trainer", "train_metrics"): set[str](),
     ("trainer", "position_needs"): set[str](),
     ("trainer", "trainer_progress"): set[str](),
+    ("trainer", "restarts"): set[str](),
     ("evaluator", "ratings"): {"elo", "elo_error", "games", "at"},
     ("evaluator", "matches"): {"games", "epoch", "verdict", "score", "decided_at"}
     | {"decided_by", "llr", "games_counted", "duplicates", "pentanomial", "left_out"},
@@ -90,6 +94,7 @@ FUNCTIONS = {
     "game_began(gen_random_uuid())": {"trainer", "console", "visitor"},
     "window_end()": {"trainer"},
     "positions_ahead('r', 1, 1)": {"worker"},
+    "restarts_of('r')": {"worker", "trainer", "console", "visitor"},
     "window_blocker('r')": {"trainer", "console", "visitor"},
     "check_fence()": set[str](),
     "keep_files()": set[str](),

@@ -55,6 +55,8 @@ NO_EXAM_GROUPS_BEFORE_1009 = ("ALTER TABLE exams DROP COLUMN groups CASCADE",)
 """Statements that take away what revision 1009 added, except the kinds that it allows."""
 NO_OWN_LOSSES_BEFORE_1010 = ("ALTER TABLE train_metrics DROP COLUMN own_losses CASCADE",)
 """Statements that take away what revision 1010 added."""
+NO_RESTARTS_BEFORE_1011 = ("DROP TABLE restarts CASCADE",)  # and the function that reads it
+"""Statements that take away what revision 1011 added."""
 
 
 class DatabaseTemplate:

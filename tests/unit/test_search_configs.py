@@ -40,6 +40,7 @@ PLAY = SelfplaySection(
     random_opening_plies=4,
     opening_actions="policy",
     fork_share=0.1,
+    restart_share=0.2,
     gumbel_scale=0.5,
     dirichlet_fraction=0.3,
     dirichlet_alpha=0.5,

@@ -121,6 +121,27 @@ class SelfPlay final : public SelfPlayEngine {
     play_on_share_ = play_on_share;
   }
 
+  // Applies to games that begin from now on. A random share of them begins with the actions of one
+  // of these beginnings, each as likely. Their players do not count for the resignation threshold.
+  void set_restarts(const std::vector<std::vector<int>>& beginnings, double share) override {
+    if (!(share >= 0.0 && share <= 1.0)) {
+      throw std::invalid_argument("the share of restarts must be in [0, 1]");
+    }
+    std::vector<std::vector<Action>> restarts;
+    for (const std::vector<int>& actions : beginnings) {
+      try {
+        if (position_after(rules_, std::span<const int>(actions), "").is_terminal()) {
+          throw std::invalid_argument("a game cannot begin at a position where it is over");
+        }
+      } catch (const std::runtime_error& error) {  // rules from outside failed
+        throw std::invalid_argument(error.what());
+      }
+      restarts.emplace_back(actions.begin(), actions.end());
+    }
+    restarts_ = std::move(restarts);
+    restart_share_ = share;
+  }
+
   EngineStatistics statistics() const override {
     EngineStatistics now = counts_;
     now.positions_evaluated = queue_.positions_evaluated();
@@ -137,12 +158,13 @@ class SelfPlay final : public SelfPlayEngine {
     GameColumns game;
     Random random{0};
     std::uint64_t symmetry_seed = 0;
-    std::vector<Action> opening;    // how the game begins, if it is a fork
+    std::vector<Action> opening;    // how the game begins, if it is a fork or a restart
     std::size_t opening_plies = 0;  // drawn, not searched
     double policy_share = 0.0;      // of those plies, drawn by the network's policy
     int new_simulations = 0;        // of the current ply
     int recalled = 0;               // leaves from the cache since the last request
     bool full_search = true;        // of the current ply
+    bool restarts = false;          // begins at a position of an earlier game
     bool in_play = false;
   };
 
@@ -194,6 +216,7 @@ class SelfPlay final : public SelfPlayEngine {
       slot.game.plays_on = plays_on;
     }
     draw_opening(slot);
+    if (slot.restarts) slot.game.plays_on = false;
     slot.search.set_root(reached_position(rules_, slot.game));
     begin_ply(slot);
     slot.full_search = std::exchange(slot.game.next_full_search, {}).value_or(slot.full_search);
@@ -210,8 +233,15 @@ class SelfPlay final : public SelfPlayEngine {
   void draw_opening(Slot& slot) const {
     slot.opening.clear();
     slot.opening_plies = 0;
+    slot.restarts = false;
     slot.policy_share = config_.opening_actions == OpeningActions::kPolicy ? 1.0 : 0.0;
     if (!slot.game.action.empty()) return;  // adopted
+    if (!restarts_.empty() && slot.random.uniform() < restart_share_) {
+      slot.opening = restarts_[slot.random.below(restarts_.size())];
+      slot.opening_plies = slot.opening.size();
+      slot.restarts = true;
+      return;
+    }
     if (!recent_.empty() && slot.random.uniform() < config_.fork_share) {
       const std::vector<Action>& earlier = recent_[slot.random.below(recent_.size())];
       const std::size_t plies = slot.random.below(earlier.size());
@@ -367,6 +397,8 @@ class SelfPlay final : public SelfPlayEngine {
   std::deque<GameColumns> adopted_;
   std::vector<std::vector<Action>> recent_;  // actions of games that ended, to begin forks from
   std::size_t next_recent_ = 0;
+  std::vector<std::vector<Action>> restarts_;  // actions that games begin with
+  double restart_share_ = 0.0;
   Tree scratch_;
   std::vector<std::int32_t> weights_;  // of the ply being played
   std::vector<std::int32_t> visits_;   // of the same ply

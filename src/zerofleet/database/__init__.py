@@ -33,6 +33,7 @@ from zerofleet.database.migrate import check_database, migrate
 from zerofleet.database.models import ModelRow, Variant, VariantRow
 from zerofleet.database.promotions import Promotion, PromotionChain, PromotionRow
 from zerofleet.database.resign_threshold import Resignations, ResignRow, ResignThreshold
+from zerofleet.database.restarts import ReadRestarts, Restarts
 from zerofleet.database.retention import Kept, PartitionDrop, RemovableModel, Retentions
 from zerofleet.database.unfinished_games import GameLeases, SaveStatus
 from zerofleet.database.window_games import GameWindow, StoredGame, WindowBlocker, WindowGames
@@ -61,11 +62,13 @@ __all__ = [
     "PromotionRow",
     "RatingPlace",
     "RatingRow",
+    "ReadRestarts",
     "RecentPlay",
     "RemovableModel",
     "ResignRow",
     "ResignThreshold",
     "Resignations",
+    "Restarts",
     "Retentions",
     "SaveStatus",
     "SelfplayDatabase",

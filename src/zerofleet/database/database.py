@@ -15,6 +15,7 @@ from zerofleet.database.metrics import Exams, Metrics
 from zerofleet.database.models import Models, NewModels
 from zerofleet.database.promotions import PromotionChain, Promotions
 from zerofleet.database.resign_threshold import Resignations, ResignThreshold
+from zerofleet.database.restarts import ReadRestarts, Restarts
 from zerofleet.database.retention import Retentions
 from zerofleet.database.unfinished_games import GameLeases
 from zerofleet.database.window_games import WindowGames
@@ -176,7 +177,9 @@ class Summaries(ConnectionPool):
         return Summary(*row)
 
 
-class SelfplayDatabase(FinishedGames, GameLeases, ResignThreshold, PromotionChain, Runs):
+class SelfplayDatabase(
+    FinishedGames, GameLeases, ResignThreshold, ReadRestarts, PromotionChain, Runs
+):
     """The record as self-play may use it; see ``Database``."""
 
 
@@ -184,7 +187,9 @@ class InferenceDatabase(Models, PromotionChain):
     """The record as inference may use it; see ``Database``."""
 
 
-class TrainerDatabase(WindowGames, Resignations, NewModels, Retentions, Metrics, Leadership):
+class TrainerDatabase(
+    WindowGames, Resignations, Restarts, NewModels, Retentions, Metrics, Leadership
+):
     """The record as the trainer may use it; see ``Database``."""
 
 

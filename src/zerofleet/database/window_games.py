@@ -17,13 +17,14 @@ from zerofleet.database.connection import ConnectionPool
 from zerofleet.errors import RecordRejectedError
 from zerofleet.records import DTYPES
 
-AskedColumn = Literal["root_value"]
+AskedColumn = Literal["to_play", "root_value"]
 """A column that not every run's targets need; it is read only on request, because reading costs."""
 
 # Columns of a game that the trainer reads for each ply.
-_PLY_COLUMNS = ("action", "full_search", "root_value")
+_PLY_COLUMNS = ("action", "full_search", "to_play", "root_value")
 _ACTION_COLUMNS = ("legal_actions", "visit_counts", "policy_weights")
-_SENT = {"int16": "int2send", "bool": "boolsend", "float32": "float4send"}
+_SENT = {"int8": "int2send", "int16": "int2send", "bool": "boolsend", "float32": "float4send"}
+_READ = {"int8": ">i2", "int16": ">i2", "bool": "?", "float32": ">f4"}  # no type of one byte
 
 
 def _wanted(columns: Sequence[str], asked: Sequence[AskedColumn]) -> list[str]:
@@ -141,6 +142,7 @@ class StoredGame:
     policy_weights: NDArray[np.int32]  # [offsets[-1]]
     root_value: NDArray[np.float32] | None = None  # [plies], on request
     start: str = ""  # start position; empty: the usual one
+    to_play: NDArray[np.int8] | None = None  # [plies], on request
 
     @property
     def resigned(self) -> bool:
@@ -300,7 +302,7 @@ def _games(row: Row[Any], asked: tuple[AskedColumn, ...]) -> list[StoredGame]:
         raise RecordRejectedError(f"{len(children)} positions of {first_plies[-1]} plies")
     first_children = _starts(children)
     ply_columns = {
-        name: np.frombuffer(getattr(row, name), DTYPES[name].newbyteorder(">")).astype(DTYPES[name])
+        name: np.frombuffer(getattr(row, name), _READ[DTYPES[name].name]).astype(DTYPES[name])
         for name in _wanted(_PLY_COLUMNS, asked)
     }
     names = _wanted(_ACTION_COLUMNS[:-1], asked)

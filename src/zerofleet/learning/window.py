@@ -21,7 +21,7 @@ import structlog
 from numpy.typing import NDArray
 from zerofleet_core import ReplayBuffer
 
-from zerofleet.config import RunConfig, TrainerSection
+from zerofleet.config import RunConfig
 from zerofleet.database import StoredGame, WindowBlocker, WindowGames
 from zerofleet.database.metrics import Split
 from zerofleet.database.window_games import AskedColumn
@@ -30,6 +30,7 @@ from zerofleet.fleet.figures import DemandFigures
 from zerofleet.learning.learner import Learner
 from zerofleet.learning.measurement import TracedBatch, TrainBatch
 from zerofleet.learning.overfit import OverfitWatch
+from zerofleet.learning.restarts import RestartBuffer
 from zerofleet.learning.schedule import held_out_limit, window_limit
 from zerofleet.records import is_held_out
 
@@ -222,7 +223,9 @@ class Window:
         self.blocker: WindowBlocker | None = None
         """The open transaction that keeps stored games from being read."""
         self.rejected = 0
-        self._asked = asked_columns(settings)
+        self._asked = asked_columns(run)
+        self.restarts = RestartBuffer() if run.selfplay.restart_share else None
+        """Where the player was most wrong; None: games do not restart."""
         self.trained = empty_buffer(run, settings.window_positions)
         self._least_held_out = run.overfit.min_positions
         most_held_out = held_out_limit(settings, settings.window_positions, self._least_held_out)
@@ -324,6 +327,7 @@ class Window:
         pushed out of the window leave it again: see ``schedule.window_limit``.
         """
         bucket = self._training.bucket
+        self._note_regrets(game)
         if is_held_out(game.game_uid, self._settings.held_out_share):
             self._add(self.held_out, game)
             self._bound_held_out()
@@ -335,6 +339,13 @@ class Window:
             bucket.pay(positions)
         if pays and positions != coming:
             self._bound(bucket.received)
+
+    def _note_regrets(self, game: StoredGame) -> None:
+        if self.restarts is None or game.start:
+            return
+        assert game.to_play is not None
+        assert game.root_value is not None
+        self.restarts.add(game.action, game.to_play, game.root_value, game.full_search, game.result)
 
     def _bound(self, received: int) -> None:
         if self._settings.growing_window:
@@ -390,9 +401,11 @@ def empty_buffer(run: RunConfig, most_positions: int, *, held_out: bool = False)
     )
 
 
-def asked_columns(settings: TrainerSection) -> tuple[AskedColumn, ...]:
-    """Return the columns of a game that this run's targets need in addition."""
-    return ("root_value",) if settings.value_lambda < 1 else ()
+def asked_columns(run: RunConfig) -> tuple[AskedColumn, ...]:
+    """Return the columns of a game that this run's targets and restarts need in addition."""
+    if run.selfplay.restart_share:
+        return ("to_play", "root_value")
+    return ("root_value",) if run.trainer.value_lambda < 1 else ()
 
 
 def draw(buffer: ReplayBuffer, batch_size: int, seed: int, *, symmetry: bool) -> TrainBatch:

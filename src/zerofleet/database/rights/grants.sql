@@ -31,6 +31,8 @@ GRANT EXECUTE ON FUNCTION
     release_unfinished
     TO zerofleet_worker;
 GRANT EXECUTE ON FUNCTION positions_ahead TO zerofleet_worker;
+GRANT EXECUTE ON FUNCTION restarts_of
+    TO zerofleet_worker, zerofleet_trainer, zerofleet_console, zerofleet_visitor;
 GRANT EXECUTE ON FUNCTION submit_games TO zerofleet_evaluator;
 GRANT SELECT ON games TO zerofleet_trainer, zerofleet_evaluator;
 GRANT SELECT ON positions, positions_default TO zerofleet_trainer;
@@ -50,7 +52,7 @@ GRANT EXECUTE ON FUNCTION first_game_uid, game_began, searches_per_day
 
 -- Training.
 GRANT INSERT ON models TO zerofleet_trainer;
-GRANT SELECT, INSERT, UPDATE ON train_metrics, trainer_progress TO zerofleet_trainer;
+GRANT SELECT, INSERT, UPDATE ON train_metrics, trainer_progress, restarts TO zerofleet_trainer;
 GRANT SELECT, INSERT ON train_events TO zerofleet_trainer;
 GRANT SELECT ON recent_play, training_warnings TO zerofleet_trainer;
 

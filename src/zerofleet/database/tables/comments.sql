@@ -266,6 +266,16 @@ COMMENT ON COLUMN resign_thresholds.highest IS
 COMMENT ON COLUMN resign_thresholds.began_before IS
     'Games that began later were left out, because others that began with them may still be in play.';
 
+COMMENT ON TABLE restarts IS
+    'Positions at which a share of the games of self-play begins (selfplay.restart_share): where the '
+    'player was most wrong. One row for each run, which the trainer replaces every minute.';
+COMMENT ON COLUMN restarts.run IS 'Name of the run.';
+COMMENT ON COLUMN restarts.positions IS
+    'A list of objects, the largest regret first. actions: the action numbers from the usual start. '
+    'regret: mean squared difference of value and result from there to the end of the game.';
+COMMENT ON COLUMN restarts.epoch IS 'Leader epoch of the trainer that wrote the row.';
+COMMENT ON COLUMN restarts.at IS 'Time of the row, by this server''s clock.';
+
 COMMENT ON TABLE runs IS 'Training runs. Everything else belongs to a run.';
 COMMENT ON COLUMN runs.config IS 'The run file as it was last registered.';
 

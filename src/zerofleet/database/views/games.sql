@@ -119,3 +119,43 @@ COMMENT ON VIEW game_moves IS
     'Games move by move, values for the player to move: filter by game_uid, order by ply. Compare '
     'values of one player and one model only: in a match each player has its own values. Games whose '
     'searches were deleted are not included; games.moves has their moves.';
+
+CREATE VIEW largest_mistakes AS
+SELECT r.name AS run, worst.*
+FROM runs AS r
+CROSS JOIN LATERAL (
+    SELECT DISTINCT ON (ply.game_uid)
+        ply.game_uid,
+        ply.ply,
+        ply.model,
+        round(ply.value::numeric, 3) AS value,
+        ply.result,
+        round(ply.regret::numeric, 3) AS regret
+    FROM (
+        SELECT
+            newest.game_uid,
+            p.ply,
+            p.full_search,
+            p.model_version AS model,
+            p.root_value AS value,
+            newest.result * (1 - 2 * p.to_play) AS result,
+            avg((p.root_value - newest.result * (1 - 2 * p.to_play)) ^ 2)
+                FILTER (WHERE p.full_search)
+                OVER (PARTITION BY newest.game_uid ORDER BY p.ply DESC) AS regret
+        FROM (
+            SELECT g.game_uid, g.result FROM games AS g
+            WHERE g.run = r.name AND g.kind = 'selfplay'
+            ORDER BY g.tx DESC LIMIT 1000
+        ) AS newest
+        -- OFFSET 0 keeps this a look into the index for each game.
+        CROSS JOIN LATERAL (
+            SELECT * FROM positions AS each WHERE each.game_uid = newest.game_uid OFFSET 0
+        ) AS p
+    ) AS ply
+    WHERE ply.full_search
+    ORDER BY ply.game_uid, ply.regret DESC, ply.ply
+) AS worst;
+COMMENT ON VIEW largest_mistakes IS
+    'The position of each of a run''s newest 1,000 games where the player was most wrong, values and '
+    'results for the player to move. regret: mean squared difference of value and result from this ply '
+    'to the end, 0 to 4 (Tsai et al. 2026). Order by regret, and open /games/GAME_UID?ply=PLY.';
