@@ -59,6 +59,8 @@ SELECT player, elo FROM ratings WHERE run = :run AND player BETWEEN 'gnugo:' AND
 UNION ALL
 SELECT player, elo FROM ratings WHERE run = :run AND player BETWEEN 'gtp:' AND 'gtp:~'
 UNION ALL
+SELECT player, elo FROM ratings WHERE run = :run AND player BETWEEN 'python:' AND 'python:~'
+UNION ALL
 SELECT player, elo FROM ratings WHERE run = :run AND player BETWEEN 'uci:' AND 'uci:~'
 """
 

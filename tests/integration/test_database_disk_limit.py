@@ -10,6 +10,7 @@ import pytest
 from tests.integration.kept_searches import DAY, NOW, ask, make_day, new_record
 from tests.support.databases import (
     NAMES_BEFORE_1006,
+    NO_CLASSES_BEFORE_1012,
     NO_ENGINES_BEFORE_1008,
     NO_EXAM_GROUPS_BEFORE_1009,
     NO_OWN_LOSSES_BEFORE_1010,
@@ -263,6 +264,7 @@ def test_a_database_of_the_revision_before_gets_the_columns(database_url: str) -
             # With the functions and views that read it, which a migration makes again.
             ask(database, f"ALTER TABLE position_needs DROP COLUMN {column} CASCADE")
         for statement in (
+            *NO_CLASSES_BEFORE_1012,
             *NO_OWN_LOSSES_BEFORE_1010,
             *NO_EXAM_GROUPS_BEFORE_1009,
             *NO_ENGINES_BEFORE_1008,

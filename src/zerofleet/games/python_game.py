@@ -221,7 +221,7 @@ def describe_failure(
         wanted: the remedy for a wrong answer.
     """
     raised = f"{access} raised {_one_line(traceback.format_exception_only(error)[-1])}"
-    place = _place(game, error)
+    place = failure_place(game, error)
     if place:
         return f"{raised} ({place})"
     if answer is not NO_ANSWER:
@@ -238,9 +238,9 @@ def describe_answer(access: str, answer: object, wanted: str) -> str:
     return f"{access} {verb} {_one_line(_repr.repr(answer))}: {wanted}"
 
 
-def _place(game: type[Game], error: Exception) -> str:
-    """Return the innermost traceback line in the class's own modules, or else in other code."""
-    own = {each.__module__ for each in game.__mro__ if not _is_ours(each.__module__)}
+def failure_place(kind: type[object], error: Exception) -> str:
+    """Return the innermost traceback line in a class's own modules, or else in other code."""
+    own = {each.__module__ for each in kind.__mro__ if not _is_ours(each.__module__)}
     frames = [
         (str(frame.f_globals.get("__name__")), frame.f_code.co_filename, line)
         for frame, line in traceback.walk_tb(error.__traceback__)
@@ -258,7 +258,7 @@ def _inherited(game: type[Game], method: str) -> object:
 
 
 def _is_ours(module: str) -> bool:
-    return module.startswith("zerofleet.games")
+    return module.startswith(("zerofleet.games", "zerofleet.player"))
 
 
 def _parameters(name: str) -> list[str]:

@@ -94,7 +94,8 @@ COMMENT ON COLUMN matches.kind IS
     'requested with `zerofleet match`; it decides nothing.';
 COMMENT ON COLUMN matches.player IS
     'A model''s version (12), a version in one precision (12/int8), or an anchor: random, search (no '
-    'network), gnugo:LEVEL, uci:PROGRAM?OPTION=VALUE, gtp:COMMAND. The candidate of a promotion match.';
+    'network), gnugo:LEVEL, uci:PROGRAM?OPTION=VALUE, gtp:COMMAND, python:MODULE:CLASS. The candidate '
+    'of a promotion match.';
 COMMENT ON COLUMN matches.opponent IS
     'The opponent, written as player; in a promotion match, the model that was best.';
 COMMENT ON COLUMN matches.player_version IS 'Version of a player that is a model.';
