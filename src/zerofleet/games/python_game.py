@@ -127,7 +127,8 @@ class Game(ABC):
 
         +1 win, 0 draw, -1 loss, in the order of ``legal_actions``. Return None for a position that
         takes too long to solve. A class that defines it has an exam: how often does a model lose
-        value in positions of random play? It is called for positions that are not over.
+        value in positions of random play? In a game of at most 10,000 positions the exam plays
+        every line of an opponent instead. It is called for positions that are not over.
         """
         raise NotImplementedError
 

@@ -14,7 +14,7 @@ COMMENT ON TABLE exams IS
     'How often a model makes mistakes where perfect play is known, and how its games against GNU Go '
     'ended.';
 COMMENT ON COLUMN exams.kind IS
-    'lines: every line of play of tic-tac-toe. random, good: positions of random play, or near good '
+    'lines: every line of play of a small game. random, good: positions of random play, or near good '
     'play. endgames, mates: positions of chess with three or four men, or with a forced mate. '
     'first:, second: whole games as that player against the solver, which plays evenly among its '
     'best actions or resists longest. won: games of chess from a won ending. gnugo:LEVEL: whole games '
