@@ -22,8 +22,12 @@ class Greedy(Player):
 
 def completing(state: State) -> list[int]:
     """Return the actions that complete a box: the same player draws again, or the game is over."""
-    every = [(action, after(state, action)) for action in state.legal_actions()]
-    return [action for action, next in every if next.is_terminal or next.to_play == state.to_play]
+    following = {action: after(state, action) for action in state.legal_actions()}
+    return [
+        action
+        for action, position in following.items()
+        if position.is_terminal or position.to_play == state.to_play
+    ]
 
 
 def after(state: State, action: int) -> State:

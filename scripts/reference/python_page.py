@@ -54,7 +54,7 @@ NETWORK = """## zerofleet.network
 The base class of networks of your own, and what it gets and returns.
 [Your own network](../how-to/own-network.md) shows how to write one.
 """
-NETWORK_CLASSES = ("Network", "Shapes", "Outputs", "Targets", "data_losses")
+NETWORK_CLASSES = ("Network", "Shapes", "Outputs", "Targets", "ParameterGroup", "data_losses")
 PLAYER = """## zerofleet.player
 
 The base class of players of your own.

@@ -14,7 +14,7 @@ class First(Player):
     """Plays the first legal action, and prints."""
 
     def choose(self, state: State, actions: Sequence[int]) -> int:
-        print("thinking about", self.game, actions)
+        print("thinking about", self.game, actions)  # noqa: T201
         return state.legal_actions()[0]
 
 

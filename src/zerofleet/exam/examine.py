@@ -33,9 +33,9 @@ PositionKind = Literal["lines", "random", "good", "endgames", "mates"]
 """Kinds of positions of an exam.
 
 ``lines``: the games of tic-tac-toe, or of a small game in Python. ``random``: positions of random
-play, of Connect Four, with the last empty squares of Othello, or of a larger game in Python. ``good``: positions of Connect Four near good
-play. ``endgames``: positions of chess with three or four men. ``mates``: forced mates of chess in
-one to three moves.
+play, of Connect Four, with the last empty squares of Othello, or of a larger game in Python.
+``good``: positions of Connect Four near good play. ``endgames``: positions of chess with three or
+four men. ``mates``: forced mates of chess in one to three moves.
 """
 
 _KINDS: dict[str, tuple[PositionKind, ...]] = {
@@ -50,9 +50,9 @@ _KINDS: dict[str, tuple[PositionKind, ...]] = {
 class ExamResult:
     """Result of an exam.
 
-    For ``lines``, ``positions`` counts the finished games and ``errors`` those that the player lost
-    by a mistake of its own. For the other kinds they count the positions of the sample, and the
-    answers that lose value.
+    For ``lines``, ``positions`` counts the finished games and ``errors`` the games that the player
+    lost by a mistake of its own. For the other kinds they count the positions of the sample, and
+    the answers that lose value.
     """
 
     game: str
@@ -79,13 +79,20 @@ class ExamResult:
 
 def has_exam(game: str) -> bool:
     """Return whether perfect play of this game is known here."""
-    return bool(position_kinds(game))
+    return python_rules(game) is not None or bool(_kinds(game))
 
 
 def position_kinds(game: str) -> tuple[PositionKind, ...]:
-    """Return the kinds of positions that a game can be examined in; empty if it has no exam."""
+    """Return the kinds of positions that a game can be examined in; empty if it has no exam.
+
+    The first call for a game in Python takes seconds, because it counts the positions.
+    """
     if python_rules(game) is not None:
         return ("lines",) if is_small(game) else ("random",)
+    return _kinds(game)
+
+
+def _kinds(game: str) -> tuple[PositionKind, ...]:
     return _KINDS.get("chess" if is_chess(game) else game, ())
 
 

@@ -23,7 +23,7 @@ from zerofleet.exam.sample import wrong_answer
 
 MOST_POSITIONS = 10_000
 """Largest number of positions of a game whose lines are examined."""
-_MOST_LINES = (1 << 31) - 1  # of all games that are possible; exams.positions is an integer
+_MOST_LINES = (1 << 31) - 1  # the column exams.positions is an integer
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ async def walk_lines(player: ExaminedPlayer) -> Walk:
     start = _Position(State(player.game))
     answers: list[tuple[tuple[int, ...], int]] = []
     finished = lost = 0
-    # By colour, position, and whether the player could have avoided to lose; with a number of lines.
+    # By colour, position, and whether the player could have avoided to lose: the number of lines.
     ply = {(colour, start.key, False): (start, 1) for colour in (0, 1)}
     while ply:
         asked = {key: each for (colour, key, _), (each, _) in ply.items() if _moves(each, colour)}
@@ -142,7 +142,7 @@ def _first_player_values(game: str) -> Mapping[bytes, int] | None:
     """
     start = _Position(State(game))
     plies = [{start.key: start}]
-    lines = {start.key: 1}  # that lead to each position
+    lines = {start.key: 1}  # number of lines that lead to each position
     children: dict[bytes, list[bytes]] = {}
     known = finished = 0
     while plies[-1]:

@@ -124,8 +124,8 @@ def _check_pictures(sizes: GameSpec, line: list[int]) -> None:
     position = rules.start()
     for ply in range(len(line) + 1):
         before = (str(position), position.packed_observation())
-        picture = position.svg()
-        same = picture == position.svg() and before == (str(position), position.packed_observation())
+        same = position.svg() == position.svg()
+        same = same and before == (str(position), position.packed_observation())
         _require(same, sizes, line[:ply], "svg() changes the position, or its own answer")
         if ply < len(line):
             position.apply(line[ply])

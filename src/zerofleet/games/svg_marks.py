@@ -1,7 +1,7 @@
 """Pictures that a game draws of its positions: a part of SVG that cannot do harm on a page.
 
-The text of a class is parsed, compared with lists of elements and attributes, and written anew.
-A page gets what is written here, so a browser never reads what the class wrote.
+The text of a class is parsed, compared with lists of elements and attributes, and written again.
+A page gets the second text, so a browser never reads the text of the class.
 """
 
 from __future__ import annotations
@@ -22,9 +22,7 @@ _COLOURS = ("first", "second", "ink", "edge", "field", "field-2", "paper", "rule
 _NUMBERS = re.compile(r"[-+0-9.eE,%\s]{1,5000}")
 _PATH = re.compile(r"[-+0-9.eE,\sMmLlHhVvCcSsQqTtAaZz]{1,20000}")
 _MOVE = re.compile(r"((translate|scale|rotate|skewX|skewY|matrix)\([-+0-9.eE,\s]{1,200}\)[\s,]*)+")
-_COLOUR = re.compile(
-    rf"#[0-9A-Fa-f]{{3,8}}|[A-Za-z]{{3,30}}|var\(--({'|'.join(_COLOURS)})\)"
-)
+_COLOUR = re.compile(rf"#[0-9A-Fa-f]{{3,8}}|[A-Za-z]{{3,30}}|var\(--({'|'.join(_COLOURS)})\)")
 _WORD = re.compile(r"[A-Za-z0-9-]{1,20}")
 _ATTRIBUTES = {
     **dict.fromkeys(("x", "y", "width", "height", "rx", "ry", "cx", "cy", "r"), _NUMBERS),
@@ -39,7 +37,7 @@ _ATTRIBUTES = {
 
 
 def checked_svg(text: str) -> str:
-    """Return a picture, written anew.
+    """Return a picture, written again.
 
     Args:
         text: SVG elements without the element ``svg``.
@@ -53,7 +51,7 @@ def checked_svg(text: str) -> str:
     if "<!" in text or "<?" in text:  # before the parser expands an entity
         raise ValueError("it has a comment, a declaration or a processing instruction: remove it")
     try:
-        root = ElementTree.fromstring(f"<svg>{text}</svg>")  # noqa: S314  no entity can be declared
+        root = ElementTree.fromstring(f"<svg>{text}</svg>")
     except ElementTree.ParseError as error:
         raise ValueError(f"it is not XML: {error}") from error
     if any(text and text.strip() for text in (root.text, *(each.tail for each in root))):
