@@ -7,10 +7,10 @@ import random
 from collections.abc import Sequence
 
 from zerofleet.games import State
-from zerofleet.player import Player
+from zerofleet.own_player import OwnPlayer
 
 
-class Greedy(Player):
+class Greedy(OwnPlayer):
     """Completes a box if it can; else it leaves no box to complete, if it can."""
 
     def choose(self, state: State, actions: Sequence[int]) -> int:

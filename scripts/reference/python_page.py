@@ -55,7 +55,7 @@ The base class of networks of your own, and what it gets and returns.
 [Your own network](../how-to/own-network.md) shows how to write one.
 """
 NETWORK_CLASSES = ("Network", "Shapes", "Outputs", "Targets", "ParameterGroup", "data_losses")
-PLAYER = """## zerofleet.player
+PLAYER = """## zerofleet.own_player
 
 The base class of players of your own.
 [A player of your own](../how-to/play.md#a-player-of-your-own) shows how to name one in a match.
@@ -95,7 +95,7 @@ def render() -> str:
             NETWORK,
             *(_directive(f"zerofleet.network.{name}") for name in NETWORK_CLASSES),
             PLAYER,
-            _directive("zerofleet.player.Player"),
+            _directive("zerofleet.own_player.OwnPlayer"),
             EXAM,
             *(_directive(f"zerofleet.exam.{name}") for name in zerofleet.exam.__all__),
             ERRORS,

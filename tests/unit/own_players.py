@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from zerofleet.games import State
-from zerofleet.player import Player
+from zerofleet.own_player import OwnPlayer
 
 
-class First(Player):
+class First(OwnPlayer):
     """Plays the first legal action, and prints."""
 
     def choose(self, state: State, actions: Sequence[int]) -> int:
@@ -18,28 +18,28 @@ class First(Player):
         return state.legal_actions()[0]
 
 
-class Illegal(Player):
+class Illegal(OwnPlayer):
     """Plays what is taken."""
 
     def choose(self, state: State, actions: Sequence[int]) -> int:
         return actions[-1] if actions else -1
 
 
-class Nothing(Player):
+class Nothing(OwnPlayer):
     """Forgets to return."""
 
     def choose(self, state: State, actions: Sequence[int]) -> Any:
         pass
 
 
-class Raises(Player):
+class Raises(OwnPlayer):
     """Has a mistake."""
 
     def choose(self, state: State, actions: Sequence[int]) -> int:
         raise KeyError("lost\nkey")
 
 
-class Unmade(Player):
+class Unmade(OwnPlayer):
     """Cannot be made."""
 
     def __init__(self, game: str) -> None:
@@ -49,25 +49,25 @@ class Unmade(Player):
         return 0
 
 
-class Short(Player):
+class Short(OwnPlayer):
     """Has another signature."""
 
     def choose(self, state: State) -> int:  # type: ignore[override]  # pyright: ignore
         return 0
 
 
-class Abstract(Player):
+class Abstract(OwnPlayer):
     """Has no choose."""
 
 
-class Ends(Player):
+class Ends(OwnPlayer):
     """Ends its process."""
 
     def choose(self, state: State, actions: Sequence[int]) -> int:
         os._exit(1)
 
 
-class EndsOnce(Player):
+class EndsOnce(OwnPlayer):
     """Ends its process the first time."""
 
     def choose(self, state: State, actions: Sequence[int]) -> int:
@@ -79,7 +79,7 @@ class EndsOnce(Player):
         return state.legal_actions()[0]
 
 
-class Hangs(Player):
+class Hangs(OwnPlayer):
     """Never answers."""
 
     def choose(self, state: State, actions: Sequence[int]) -> int:

@@ -15,7 +15,7 @@ from zerofleet.games import State
 from zerofleet.match.anchors import RandomPlayer, anchor_player, why_absent
 from zerofleet.match.play_match import GaveUp, draw_openings
 from zerofleet.match.program_players import PythonPlayer
-from zerofleet.player import load_player
+from zerofleet.own_player import load_own_player
 
 GAME = "tic_tac_toe"
 BOXES = "python:examples.dots_and_boxes:DotsAndBoxes"
@@ -97,7 +97,7 @@ async def test_a_wrong_answer_loses_the_game_alone(kind: str, reason: str) -> No
         ("Unmade", r"__init__\(game\) raised FileNotFoundError: weights.bin \(tests/unit/own_"),
         ("Short", r"choose\(state, \[4\]\) raised TypeError: .* takes 2 positional arguments"),
         ("Abstract", r"raised TypeError: Can't instantiate abstract class Abstract"),
-        ("NoPlayer", "derive the class from zerofleet.player.Player"),
+        ("NoPlayer", "derive the class from zerofleet.own_player.OwnPlayer"),
         ("Frist", "has no class Frist; did you mean 'First'?"),
     ],
 )
@@ -135,4 +135,4 @@ async def test_a_player_that_hangs_is_killed() -> None:
 
 
 def test_a_player_can_be_made_here() -> None:
-    assert load_player("python:examples.greedy:Greedy", BOXES).game == BOXES
+    assert load_own_player("python:examples.greedy:Greedy", BOXES).game == BOXES

@@ -271,7 +271,7 @@ def _inherited(game: type[Game], method: str) -> object:
 
 
 def _is_ours(module: str) -> bool:
-    return module.startswith(("zerofleet.games", "zerofleet.player"))
+    return module.startswith(("zerofleet.games", "zerofleet.own_player"))
 
 
 def _parameters(name: str) -> list[str]:

@@ -302,7 +302,7 @@ class UciPlayer(_SharedProcesses[UciClient]):
 
 
 class _PythonProcess(EngineProcess):
-    """A process that runs ``zerofleet.player.serve``."""
+    """A process that runs ``zerofleet.own_player.serve``."""
 
     async def answer(self, question: str) -> dict[str, Any]:
         """Return the answer to a question.
@@ -319,7 +319,7 @@ class _PythonProcess(EngineProcess):
 
 
 class PythonPlayer(_SharedProcesses[_PythonProcess]):
-    """A class derived from ``zerofleet.player.Player``, in processes of its own.
+    """A class derived from ``zerofleet.own_player.OwnPlayer``, in processes of its own.
 
     They see none of our settings, and may hang or end without harm. Our rules decide: an action
     that they forbid loses its game.
@@ -365,7 +365,7 @@ class PythonPlayer(_SharedProcesses[_PythonProcess]):
 
     def _new_process(self) -> _PythonProcess:
         # -P: as in a service, the working directory is searched last.
-        serve = "import sys; from zerofleet.player import serve; serve(*sys.argv[1:])"
+        serve = "import sys; from zerofleet.own_player import serve; serve(*sys.argv[1:])"
         command = [sys.executable, "-P", "-c", serve, self._name, self._game]
         return _PythonProcess(command, timeout=self._timeout, name=self._name)
 

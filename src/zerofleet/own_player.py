@@ -22,7 +22,7 @@ from zerofleet.printable import printable, shortened
 _LONGEST_REASON = 500
 
 
-class Player(ABC):
+class OwnPlayer(ABC):
     """A player that chooses an action in each position.
 
     A few processes play all games of a match, and each makes one player. Two positions of one game
@@ -47,15 +47,15 @@ class Player(ABC):
         """
 
 
-def load_player(name: str, game: str) -> Player:
+def load_own_player(name: str, game: str) -> OwnPlayer:
     """Make the player of ``python:MODULE:CLASS``.
 
     Raises:
         ConfigError: there is no such class, it is no player, or it cannot be made.
     """
     kind = import_class(name, "player", "python:examples.greedy:Greedy")
-    if not issubclass(kind, Player):
-        raise ConfigError(f"player '{name}': derive the class from zerofleet.player.Player")
+    if not issubclass(kind, OwnPlayer):
+        raise ConfigError(f"player '{name}': derive the class from zerofleet.own_player.OwnPlayer")
     try:
         return kind(game)
     except Exception as error:
@@ -71,14 +71,14 @@ def serve(name: str, game: str) -> None:
     """
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-    player: Player | None = None
+    player: OwnPlayer | None = None
     for line in sys.stdin:
         command, _, question = line.strip().partition(" ")
         if command == "quit":
             return
         if player is None:
             try:
-                player = load_player(name, game)
+                player = load_own_player(name, game)
             except ConfigError as error:
                 _write(answers, {"error": str(error)})
                 return
@@ -86,7 +86,7 @@ def serve(name: str, game: str) -> None:
         _write(answers, answer)
 
 
-def _choice(player: Player, start: str, actions: list[int]) -> dict[str, Any]:
+def _choice(player: OwnPlayer, start: str, actions: list[int]) -> dict[str, Any]:
     state = State(player.game, actions, start)
     try:
         found: object = player.choose(state, tuple(actions))
@@ -99,7 +99,7 @@ def _choice(player: Player, start: str, actions: list[int]) -> dict[str, Any]:
         return {"wrong": printable(shortened(repr(found)))}
 
 
-def _failure(kind: type[Player], access: str, error: Exception) -> str:
+def _failure(kind: type[OwnPlayer], access: str, error: Exception) -> str:
     place = failure_place(kind, error)
     text = f"{access} raised {type(error).__name__}: {error}"
     return f"{text} ({place})" if place else text
