@@ -117,6 +117,23 @@ class DotsAndBoxes(Game):
         row, column = EDGES[action]
         return f"{'abcdefg'[column]}{ROWS - row}"
 
+    def svg(self) -> str:
+        """Return the picture on the dashboard: boxes, edges and dots, a unit for each point."""
+        parts: list[str] = []
+        for (row, column), owner in zip(BOXES, self.owners, strict=True):
+            if owner >= 0:
+                colour = ("#c62828", "#1565c0")[owner]
+                parts.append(rect(row - 0.5, column - 0.5, 2, 2, f'fill="{colour}" opacity="0.6"'))
+        for edge, (row, column) in enumerate(EDGES):
+            tall, wide = (2, 0.16) if row % 2 else (0.16, 2)
+            fill = "var(--ink)" if self.drawn >> edge & 1 else "var(--field-2)"
+            top, left = row + 0.5 - tall / 2, column + 0.5 - wide / 2
+            parts.append(rect(top, left, tall, wide, f'fill="{fill}"'))
+        for row, column in POINTS:
+            if row % 2 == 0 and column % 2 == 0:
+                parts.append(f'<circle cx="{column + 0.5}" cy="{row + 0.5}" r="0.2"/>')
+        return f'<g fill="var(--ink)">{"".join(parts)}</g>'
+
     def __str__(self) -> str:
         marks = dict.fromkeys(POINTS, MARKS["none"])
         for edge, (row, column) in enumerate(EDGES):
@@ -152,6 +169,11 @@ def best_gain(drawn: int) -> int:
     """Return the boxes that the player to move wins, net, under perfect play of the rest."""
     edges = [edge for edge in range(len(EDGES)) if not drawn >> edge & 1]
     return max((gain(drawn, edge) for edge in edges), default=0)
+
+
+def rect(top: float, left: float, tall: float, wide: float, paint: str) -> str:
+    """Return a rectangle of SVG."""
+    return f'<rect x="{left}" y="{top}" width="{wide}" height="{tall}" {paint}/>'
 
 
 def sign(number: int) -> int:

@@ -54,7 +54,12 @@ NETWORK = """## zerofleet.network
 The base class of networks of your own, and what it gets and returns.
 [Your own network](../how-to/own-network.md) shows how to write one.
 """
-NETWORK_CLASSES = ("Network", "Shapes", "Outputs", "Targets", "data_losses")
+NETWORK_CLASSES = ("Network", "Shapes", "Outputs", "Targets", "ParameterGroup", "data_losses")
+PLAYER = """## zerofleet.own_player
+
+The base class of players of your own.
+[A player of your own](../how-to/play.md#a-player-of-your-own) shows how to name one in a match.
+"""
 EXAM = """## zerofleet.exam
 
 An exam measures how often a player makes mistakes where perfect play is known.
@@ -89,6 +94,8 @@ def render() -> str:
             *(part for name in SEARCH_CLASSES for part in _compiled(name)),
             NETWORK,
             *(_directive(f"zerofleet.network.{name}") for name in NETWORK_CLASSES),
+            PLAYER,
+            _directive("zerofleet.own_player.OwnPlayer"),
             EXAM,
             *(_directive(f"zerofleet.exam.{name}") for name in zerofleet.exam.__all__),
             ERRORS,

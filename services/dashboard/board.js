@@ -78,7 +78,8 @@ export default {
       <g v-else-if="shape.style == 'hexagons'">
         <polygon v-for="p in points" :key="p" :points="hexagon(p)" fill="var(--field)" stroke="var(--rule)" />
       </g>
-      <path v-else :d="rules" stroke="var(--rule)" stroke-width="1.2" fill="none" />
+      <path v-else-if="!position.picture" :d="rules" stroke="var(--rule)" stroke-width="1.2" fill="none" />
+      <g v-if="position.picture" class="zf-picture" transform="scale(40)" v-html="position.picture"></g>
       <circle v-for="p in shape.stars" :key="'s' + p" :cx="x(p)" :cy="y(p)" r="3.2" fill="var(--rule)" />
       <g class="names">
         <text v-for="(name, r) in shape.row_names" :key="'r' + r" :x="-NAMES / 2" :y="y(r * shape.columns)">{{ name }}</text>
@@ -178,7 +179,7 @@ export default {
       const below = this.shape.column_names.length ? NAMES : 0;
       return `${-left} -1 ${this.wide + left + (left ? 1 : 0)} ${this.high + below + 2}`;
     },
-    flip() { return (this.flips && this.flipped) != this.turned; },
+    flip() { return !this.shape.pictured && (this.flips && this.flipped) != this.turned; }, // its texts would stand on their heads
     rows() { // captured men below and above the board: those of the player who sits there first
       const [first, second] = this.position.captured.map((each, player) => ({ ...each, owner: 1 - player }));
       if (!first) return [];
@@ -214,7 +215,7 @@ export default {
       }
       return [...at.values()];
     },
-    pieces() { return this.position.pieces; },
+    pieces() { return this.position.picture ? [] : this.position.pieces; }, // it shows them
     lastMoves() { return this.shape.pieces == "marks" || (this.position.last && this.position.last.source !== null); },
     lastPoints() {
       const last = this.position.last;

@@ -22,12 +22,18 @@ from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from typing import Any, Literal, cast
 
+import structlog
+
 from zerofleet.errors import ConfigError
 from zerofleet.games import State, spec
+from zerofleet.games.game_specs import outside_rules
 from zerofleet.games.go import base_name
 from zerofleet.games.notation import player_names
+from zerofleet.games.python_game import ClassRules
 from zerofleet.services.dashboard.chess_board import CapturedMen, captured_men, checked_king
 from zerofleet.services.dashboard.toolkit import Element, events, ui
+
+_log = structlog.get_logger()
 
 EMPTY = "."
 _ROW_NAME = re.compile(r"\s*(\d{1,2})?")
@@ -153,6 +159,7 @@ class BoardGrid:
     row_names: tuple[str, ...]  # from the top; empty: there are none
     column_names: tuple[str, ...]
     stars: tuple[int, ...]  # points with a dot: hoshi
+    pictured: bool = False  # the game draws its own pictures
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,6 +206,7 @@ class BoardPosition:
     check: int | None = None  # in chess: the king of the player to move, in check
     captured: tuple[CapturedMen, ...] = ()  # in chess: by each player
     setup_text: str = ""  # in the game's notation; empty: it has none
+    picture: str = ""  # SVG elements, a unit for each cell; empty: the game draws none
 
 
 class GameBoard:
@@ -226,6 +234,7 @@ class GameBoard:
         self._owners: dict[str, int] = {}
         self._has_grid = grid is not None
         self._moves_pieces = False
+        self._drawing = _drawing_rules(game)
         if grid is not None:
             present = set(grid.cells)
             self._empty = next((mark for mark in (".", "-", "+", "_") if mark in present), EMPTY)
@@ -280,6 +289,7 @@ class GameBoard:
             if self._is_chess
             else (),
             setup_text=state.setup_text() if self._sets_up else "",
+            picture=self._picture(actions),
         )
 
     def variation(self, actions: Sequence[int], line: Sequence[int]) -> tuple[VariationStep, ...]:
@@ -298,6 +308,20 @@ class GameBoard:
             glyph = after[placed.points[0]] if placed.points else ""
             steps.append(VariationStep(placed, owner, "" if glyph == self._empty else glyph))
         return tuple(steps)
+
+    def _picture(self, actions: Sequence[int]) -> str:
+        """Return the game's own picture; empty if it has none, or has a mistake."""
+        if self._drawing is None:
+            return ""
+        try:
+            start = self.start_text
+            position = self._drawing.set_up(start) if start else self._drawing.start()
+            for action in actions:
+                position.apply(action)
+            return position.svg()
+        except ConfigError as error:
+            _log.warning("picture_refused", reason=str(error))
+            return ""
 
     def _winning_rows(
         self, cells: tuple[str, ...], last: BoardAction | None
@@ -426,6 +450,8 @@ class GameBoard:
         return taken[0] if len(taken) == 1 and taken[0] not in legal else None
 
     def _shape(self, grid: TextGrid | None) -> BoardGrid:
+        if grid is None and self._drawing is not None:
+            return BoardGrid("squares", "letters", self._rows, self._columns, (), (), (), True)
         if grid is None:
             return BoardGrid("text", "letters", 0, 0, (), (), ())
         rows, columns = grid.row_names, grid.column_names
@@ -453,6 +479,7 @@ class GameBoard:
             )
             if stars
             else (),
+            pictured=self._drawing is not None,
         )
 
     def _style(self, grid: TextGrid) -> Style:
@@ -468,6 +495,12 @@ class GameBoard:
         if grid.forsyth:
             return "letters"
         return "stones" if len(self._owners) == len(set(self._owners.values())) else "letters"
+
+
+def _drawing_rules(game: str) -> ClassRules | None:
+    """Return the rules of a class that draws its positions; None for any other game."""
+    rules = outside_rules(game) if game.startswith("python:") else None
+    return rules if isinstance(rules, ClassRules) and rules.draws else None
 
 
 @lru_cache(maxsize=32)
@@ -598,6 +631,7 @@ class Board(Element, component="board.js"):
             "check": position.check,
             "captured": [asdict(each) for each in position.captured],
             "text": position.text if self._game_board.shape.style == "text" else "",
+            "picture": position.picture,
         }
         self._props["mover"] = self._game_board.owner_of_moves(position.to_play)
         self._props["playable"] = self._can_play and playable and bool(position.actions)

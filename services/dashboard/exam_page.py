@@ -76,7 +76,7 @@ def add_exam_page(frame: Frame) -> None:
 
     @frame.page("/exam", "Exam", "kind", "model", "position")
     async def _(visit: Visit) -> None:
-        kinds = position_kinds(visit.run.game)
+        kinds = await asyncio.to_thread(position_kinds, visit.run.game)
         if not kinds:
             with ui.element("section").classes("zf-panel zf-wide"):
                 ui.label("Exam").classes("zf-title").props('role="heading" aria-level="1"')

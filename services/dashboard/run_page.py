@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from operator import attrgetter
 from typing import Any, Literal, cast
 
+from zerofleet.config import RunConfig
 from zerofleet.database.metrics import TrainingWarning
 from zerofleet.exam import has_exam
 from zerofleet.fleet.figures import Z_95
-from zerofleet.fleet.report import POSITION_WORDS, warning_text
+from zerofleet.fleet.report import POSITION_WORDS, own_losses, warning_text
 from zerofleet.services.dashboard.charts import (
     BLUE,
     GREEN,
@@ -47,6 +50,12 @@ _SECONDS = 10.0
 _BLOCKS = f"Appears with the first {BLOCK_GAMES} games of self-play."
 _MEASURED = "Appears with the trainer's first measurement."
 _TRAINING, _VALIDATION = "training", "validation"
+_FURTHER = {
+    "soft_policy_loss": "soft policy",
+    "opponent_policy_loss": "opponent's policy",
+    "final_planes_loss": "final planes",
+    "final_score_loss": "final score",
+}
 _USUAL = {
     "tic_tac_toe": "Usual on two cores: 0% after 20 seconds.",
     "connect_four": "Usual on two cores: about 3% after 10 minutes and 2% after an hour.",
@@ -202,6 +211,30 @@ class RunDrawings:
         y = ChartAxis("log", unit, least=least, most=most)
         return Drawing(lines, self.times.axis, y, moments=self._promotions())
 
+    def further_losses(self) -> Drawing:
+        """Draw the losses of further targets, and of a network of one's own by their names."""
+        rows = self.curves.trained
+        own = [own_losses(row.own_losses) for row in rows]
+        values: dict[str, Callable[[Any], float | None]] = {
+            words: attrgetter(column) for column, words in _FURTHER.items()
+        }
+        by_step = {row.step: losses for row, losses in zip(rows, own, strict=True)}
+        for name in dict.fromkeys(name for losses in own for name in losses):
+            # a name of one's own that is also ours means the own one
+            values[name] = lambda row, name=name: by_step[row.step].get(name)
+        shown = {
+            name: value
+            for name, value in values.items()
+            if any(value(row) is not None for row in rows)
+        }
+        colours = itertools.cycle((BLUE, ORANGE, GREEN, PURPLE, RED, GREY))
+        lines = [
+            line
+            for (name, value), colour in zip(shown.items(), colours, strict=False)
+            for line in self._measured(name, rows, value, colour)
+        ]
+        return Drawing(lines, self.times.axis, ChartAxis(name="loss"))
+
     def entropies(self) -> Drawing:
         """Draw the entropies of the search's policy and of the network's, and their divergence."""
         lines = [
@@ -337,12 +370,18 @@ class RunDrawings:
         return self.times.points(self.curves.blocks, lambda block: _rounded(value(block)))
 
     def _measured(
-        self, name: str, rows: Sequence[Any], column: str, colour: str, times: float = 1
+        self,
+        name: str,
+        rows: Sequence[Any],
+        column: str | Callable[[Any], float | None],
+        colour: str,
+        times: float = 1,
     ) -> Iterator[ChartLine]:
         """Yield a column of the measurements, as measured or smoothed."""
+        read = attrgetter(column) if isinstance(column, str) else column
 
         def value(row: Any) -> float | None:  # noqa: ANN401 - a row of SQLAlchemy
-            found: float | None = getattr(row, column)
+            found: float | None = read(row)
             return None if found is None else _rounded(found * times)
 
         points = self.times.points(rows, value)
@@ -429,7 +468,7 @@ class RunView:
         self._warnings = ui.element("div").classes("zf-warnings").props('role="status"')
         with ui.element("div").classes("zf-panels"):
             self._strength(visit.run)
-            self._learning()
+            self._learning(config)
             most_reuse = config.trainer.samples_per_position if config else None
             self._play(most_reuse, visit.player_names)
 
@@ -487,7 +526,7 @@ class RunView:
             wide=not has_exam(run.game),
         )
 
-    def _learning(self) -> None:
+    def _learning(self, config: RunConfig | None) -> None:
         self._panel(
             lambda drawings: drawings.loss("policy_loss", "nats"),
             "Policy loss",
@@ -502,6 +541,14 @@ class RunView:
             "The target lies between the game's result and the search's values. Thin lines are "
             "promotions.",
         )
+        if config is not None and (config.network.is_own or config.trainer.auxiliary_weights):
+            self._panel(
+                RunDrawings.further_losses,
+                "Further losses",
+                _MEASURED,
+                "Losses of further targets, and of your own network by their names, on one batch "
+                "of training games.",
+            )
         self._panel(
             RunDrawings.entropies,
             "Policy entropy and KL divergence",

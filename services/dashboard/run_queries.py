@@ -25,7 +25,8 @@ _NO_GAME = "00000000-0000-0000-0000-000000000000"
 _METRICS = """
 SELECT DISTINCT t.step, t.at, t.samples_per_position, t.distinct_share, t.policy_agreement,
     t.policy_entropy, t.target_entropy, t.search_kl, t.policy_loss, t.value_loss,
-    t.explained_variance
+    t.explained_variance, t.soft_policy_loss, t.opponent_policy_loss, t.final_planes_loss,
+    t.final_score_loss, t.own_losses
 FROM (
     SELECT
         (SELECT step FROM train_metrics WHERE run = :run ORDER BY step LIMIT 1) AS first,
@@ -58,6 +59,8 @@ UNION ALL
 SELECT player, elo FROM ratings WHERE run = :run AND player BETWEEN 'gnugo:' AND 'gnugo:~'
 UNION ALL
 SELECT player, elo FROM ratings WHERE run = :run AND player BETWEEN 'gtp:' AND 'gtp:~'
+UNION ALL
+SELECT player, elo FROM ratings WHERE run = :run AND player BETWEEN 'python:' AND 'python:~'
 UNION ALL
 SELECT player, elo FROM ratings WHERE run = :run AND player BETWEEN 'uci:' AND 'uci:~'
 """

@@ -54,7 +54,7 @@ class EvaluatorContext:
     in_play: MatchGamesInPlay = field(default_factory=MatchGamesInPlay)
     """Games in play in all its matches."""
     engines: frozenset[str] = frozenset()
-    """Commands that anchors may start; see ``ProcessSettings.engines``."""
+    """Programs and classes that anchors may start; see ``ProcessSettings.engines``."""
     games_played: int = 0
     """Games stored by this process."""
 

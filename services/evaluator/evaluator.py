@@ -273,7 +273,7 @@ class Evaluator:
         It answers in the precision in which inference serves it, as in self-play.
         """
         run = self._run
-        kinds = position_kinds(run.game.name)
+        kinds = await asyncio.to_thread(position_kinds, run.game.name)
         if not kinds:
             return
         exams = await self._waits.ask_store(self._database.exams, self._name)

@@ -38,18 +38,18 @@ class EngineProcess:
     Args:
         command: the program and its arguments.
         timeout: seconds to wait for an answer.
+        name: name of the program in messages; None: the program, as it was given.
     """
 
-    def __init__(self, command: Sequence[str], *, timeout: float = 120.0) -> None:
+    def __init__(
+        self, command: Sequence[str], *, timeout: float = 120.0, name: str | None = None
+    ) -> None:
         self._command = tuple(command)
+        self.name = self._command[0] if name is None else name
+        """Name of the program in messages."""
         self._timeout = timeout
         self._process: Process | None = None
         self._owes_answer = False
-
-    @property
-    def name(self) -> str:
-        """The program, as it was given."""
-        return self._command[0]
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -64,7 +64,7 @@ class EngineProcess:
         Raises:
             EngineGoneError: it cannot be started.
         """
-        if shutil.which(self.name) is None:
+        if shutil.which(self._command[0]) is None:
             raise EngineGoneError(f"cannot start {self.name}: there is no such program on PATH")
         # The kernel takes the death of the thread that starts it for our death: the event loop's.
         launch = (sys.executable, "-I", "-S", str(_LAUNCH), str(os.getpid()))

@@ -8,7 +8,7 @@ tries a class before a run does.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple, Protocol
 
@@ -115,6 +115,20 @@ class Targets:
     position without the target has NaN."""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class ParameterGroup:
+    """Weights that share settings of the optimizer; see ``Network.parameter_groups``."""
+
+    parameters: Sequence[nn.Parameter]
+    learning_rate_factor: float | Callable[[int], float] = 1.0
+    """Factor of the run's learning rate, at least 0. A function gets the number of steps before
+    this one, for a schedule of its own. It must depend on nothing else, so that a resumed run
+    repeats it."""
+    weight_decay_factor: float = 1.0
+    """Factor of ``trainer.l2`` and ``trainer.weight_decay``, at least 0, wherever the optimizer
+    applies them to these weights."""
+
+
 class Network(nn.Module):
     """``(p, v) = f(s)``: policy logits and value of positions. Derive a class and name it.
 
@@ -174,6 +188,13 @@ class Network(nn.Module):
         for each in self.parameters():
             if each.ndim == 4 and each[0, 0].numel() > 1:
                 yield each
+
+    def parameter_groups(self) -> list[ParameterGroup]:
+        """Return all weights in groups, each weight in one; by default one group with factors of 1.
+
+        It is called once, before the first step.
+        """
+        return [ParameterGroup(list(self.parameters()))]
 
     def outputs(self, observations: Tensor) -> Outputs:
         """Evaluate packed positions for the losses.

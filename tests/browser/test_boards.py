@@ -149,6 +149,27 @@ def test_a_game_in_python_is_played_on_the_board_that_its_picture_describes(
     assert opened.complaints == []
 
 
+@pytest.mark.parametrize("shown_game", ["python:examples.dots_and_boxes:DotsAndBoxes"])
+def test_a_game_that_draws_itself_is_played_on_its_picture(shown: Any, open_page: Opened) -> None:
+    opened = open_page("/play?side=both&hints=on")
+    page = opened.page
+    board_of(page)
+    picture = page.locator(".zf-board .zf-picture")
+    drawn = picture.locator('rect[fill="var(--ink)"]')
+    expect(picture.locator("circle")).to_have_count(12)
+    expect(drawn).to_have_count(0)
+    for row, column in ((0, 1), (1, 0), (1, 2), (2, 1)):  # the edges of one box
+        before = drawn.count()
+        click_point(page, row, column, 5, 7)
+        expect(drawn).to_have_count(before + 1)
+        expect(page.locator(".zf-candidates tbody tr")).to_have_count(min(20, 16 - before))
+    expect(picture.locator("rect[opacity]")).to_have_count(1)  # somebody owns it
+    expect(page.locator(".zf-board .zf-piece")).to_have_count(0)
+    page.get_by_role("button", name="Flip board").click()  # its texts stay readable
+    expect(picture).to_have_attribute("transform", "scale(40)")
+    assert opened.complaints == []
+
+
 @pytest.mark.parametrize("shown_game", ["openspiel:breakthrough"])
 def test_a_chosen_piece_stays_chosen_while_a_search_is_drawn(shown: Any, open_page: Opened) -> None:
     opened = open_page("/play?side=both&hints=on")

@@ -12,10 +12,11 @@ from psycopg2 import errors
 from tests.integration.kept_searches import ask
 from tests.support.databases import (
     NAMES_BEFORE_1006,
+    NO_CLASSES_BEFORE_1012,
     NO_ENGINES_BEFORE_1008,
     NO_EXAM_GROUPS_BEFORE_1009,
     NO_OWN_LOSSES_BEFORE_1010,
-    NO_RESTARTS_BEFORE_1011,
+    NO_RESTARTS_BEFORE_1013,
     NO_STARTS_BEFORE_1007,
 )
 from tests.support.random_records import random_record
@@ -108,7 +109,8 @@ def test_a_database_that_holds_faulty_runs_starts_and_says_so(
     ask(database, "UPDATE definitions SET digest = 'other'")
     ask(database, "UPDATE alembic_version SET version_num = '1003'")
     for statement in (
-        *NO_RESTARTS_BEFORE_1011,
+        *NO_RESTARTS_BEFORE_1013,
+        *NO_CLASSES_BEFORE_1012,
         *NO_OWN_LOSSES_BEFORE_1010,
         *NO_EXAM_GROUPS_BEFORE_1009,
         *NO_ENGINES_BEFORE_1008,

@@ -250,6 +250,7 @@ def test_a_trial_keeps_its_number_of_simulations(database: Database, epoch: int)
         *(("2", "2"), ("2", "9"), ("2", "gnugo:11"), ("2/int4", "2"), ("02", "1")),
         *(("2", "somebody"), ("2", "uci:"), ("2", "uci:a;b"), ("gtp: a", "2"), ("2", "gtp:a\nb")),
         *(("2", "uci:\u00e4"), ("2", "uci:" + "x" * 196)),
+        *(("2", "python:mine"), ("2", "python:a;b:C"), ("python:a b:C", "2")),
     ],
 )
 def test_players_that_there_are_not_play_no_match(
@@ -265,6 +266,8 @@ def test_players_that_there_are_not_play_no_match(
         "uci:fairy-stockfish?Skill Level=-10&nodes=500",
         "gtp:/usr/games/gnugo --mode gtp",
         "uci:" + "x" * 195,
+        "python:my.players:Greedy_2",
+        "python:" + "x" * 120 + ":" + "X" * 60,
     ],
 )
 def test_a_program_is_a_player_whose_games_are_rated(

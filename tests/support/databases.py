@@ -55,8 +55,16 @@ NO_EXAM_GROUPS_BEFORE_1009 = ("ALTER TABLE exams DROP COLUMN groups CASCADE",)
 """Statements that take away what revision 1009 added, except the kinds that it allows."""
 NO_OWN_LOSSES_BEFORE_1010 = ("ALTER TABLE train_metrics DROP COLUMN own_losses CASCADE",)
 """Statements that take away what revision 1010 added."""
-NO_RESTARTS_BEFORE_1011 = ("DROP TABLE restarts CASCADE",)  # and the function that reads it
-"""Statements that take away what revision 1011 added."""
+NO_CLASSES_BEFORE_1012 = tuple(
+    f"ALTER TABLE matches DROP CONSTRAINT matches_{column}_check, "
+    f'ADD CONSTRAINT matches_{column}_check CHECK ({column} COLLATE "C" ~ '
+    "'^([1-9][0-9]*(/(fp32|int8|fp16))?|random|search|gnugo:([1-9]|10)|(uci|gtp):[!-:<-~]"
+    "([ -:<-~]{0,193}[!-:<-~])?)$')"
+    for column in ("player", "opponent")
+)
+"""Statements that forbid the players that revision 1012 allows."""
+NO_RESTARTS_BEFORE_1013 = ("DROP TABLE restarts CASCADE",)  # and the function that reads it
+"""Statements that take away what revision 1013 added."""
 
 
 class DatabaseTemplate:

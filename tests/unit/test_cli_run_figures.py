@@ -70,7 +70,7 @@ FULL = RunFigures(
     promotions=3,
     has_exam=True,
     exams=(Exam(1, 50, 600, 60, 0.1), Exam(3, 50, 500, 0, 0.0), Exam(4, 50, 500, 5, 0.01)),
-    train=Loss(1.25, 0.5),
+    train=Loss(1.25, 0.5, {"stones": 0.25}),
     held_out=Loss(1.5, 0.625),
     best_version=4,
     best_age_s=75.0,
@@ -103,7 +103,7 @@ def test_a_line_says_everything() -> None:
     line = one_line(FULL, SERVICES, 65.0)
     for words in (
         "1 min 5 s | games 12345 (36000/h) | positions/s 5432",
-        "training loss policy 1.250 value 0.500",
+        "training loss policy 1.250 value 0.500 stones 0.25",
         "validation loss policy 1.500 value 0.625",
         "best 4 (promoted 1 min 15 s ago)",
         "Elo +130 ± 72",
@@ -383,7 +383,8 @@ def test_status_as_text_and_json() -> None:
     assert (values["page"], values["metrics"]) == (None, {})
     assert [round(end, 1) for end in values["elo_interval_95"]] == [58.7, 202.1]
     assert status_values(EMPTY, NOTHING, [], None)["elo_interval_95"] is None
-    assert values["held_out"] == {"policy": 1.5, "value": 0.625}
+    assert values["held_out"] == {"policy": 1.5, "value": 0.625, "own": {}}
+    assert values["train"]["own"] == {"stones": 0.25}
     assert "until" not in values  # only the process of the run knows its own --until
     assert values["exams"][1]["error_rate"] == 0.0
     assert values["services"][1]["restarts"] == 2

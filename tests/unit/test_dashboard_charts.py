@@ -57,3 +57,28 @@ def test_times_are_utc_and_counts_of_games_are_whole() -> None:
     assert games.x(BEGAN + timedelta(minutes=1)) == 133
     label = games.axis.options(upright=False)["axisPointer"]["label"]
     assert label == {"precision": 0, "formatter": "self-play games: {value}"}
+
+
+def measured(step: int, own: object, **losses: float) -> Any:
+    at = BEGAN + timedelta(minutes=step)
+    names = ("soft_policy", "opponent_policy", "final_planes", "final_score")
+    columns = {f"{name}_loss": losses.get(name) for name in names}
+    return SimpleNamespace(step=step, at=at, own_losses=own, **columns)
+
+
+def test_losses_of_one_s_own_are_drawn_by_their_names() -> None:
+    """A name is any text, and an older row of another network has other losses."""
+    rows = (
+        measured(1, None, final_score=0.5),
+        measured(2, {"stones": 2, "bad\x1b[2J": 1.0, "wrong": "x", "none": None}),
+        measured(3, {"stones": 1.5, "worse": float("nan")}),
+        measured(4, ["no", "losses"]),
+    )
+    drawing = RunDrawings(RunCurves(trained=rows), "steps", smooth=False).further_losses()
+    assert {line.name: [y for _, y in line.points] for line in drawing.lines} == {
+        "final score": [0.5],
+        "stones": [2.0, 1.5],
+        "bad\\x1b[2J": [1.0],
+    }
+    assert len({line.colour for line in drawing.lines}) == 3
+    assert RunDrawings(RunCurves()).further_losses().lines == []

@@ -397,7 +397,7 @@ def test_check_network_says_what_it_found(tmp_path: Path) -> None:
     assert note.startswith("gradient: forgotten.weight, forgotten.bias begin without a gradient")
 
 
-@pytest.mark.parametrize("name", ["Perceptron", "Counting"])
+@pytest.mark.parametrize("name", ["Perceptron", "Counting", "Grouped"])
 def test_the_classes_of_the_page_are_trained(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -63,16 +63,17 @@ def match(
     """Play a test match between two players. Never promotes a model.
 
     Players are models (12), models in one precision (12/int8), and the anchors random, search,
-    gnugo:LEVEL, uci:PROGRAM?OPTION=VALUE and gtp:COMMAND. ZEROFLEET_ENGINES of a running evaluator
-    must allow the programs of the last two. If one player names a precision, a version without one
-    means fp32. The running evaluator plays the games between its other matches, at
-    rating.num_simulations. For a stopped run, an evaluator is started until the games are played,
-    unless --no-wait is given. Repeat the command to resume a match or to show its games; a larger
-    number of games adds to those played. A match that the evaluator cannot play is skipped, with
-    the reason; repeating the command tries it again. Openings are random unless --openings names a
-    book; each of its positions is played twice, in the order of the file. A match with another book
-    is another match. If ZEROFLEET_DATABASE_URL is set, as in the containers of a fleet, the run is
-    that fleet's. The command needs the evaluator's rights, so run it in the evaluator's container.
+    gnugo:LEVEL, uci:PROGRAM?OPTION=VALUE, gtp:COMMAND and python:MODULE:CLASS. ZEROFLEET_ENGINES of
+    a running evaluator must allow the programs and classes of the last three. If one player names a
+    precision, a version without one means fp32. The running evaluator plays the games between its
+    other matches, at rating.num_simulations. For a stopped run, an evaluator is started until the
+    games are played, unless --no-wait is given. Repeat the command to resume a match or to show its
+    games; a larger number of games adds to those played. A match that the evaluator cannot play is
+    skipped, with the reason; repeating the command tries it again. Openings are random unless
+    --openings names a book; each of its positions is played twice, in the order of the file. A
+    match with another book is another match. If ZEROFLEET_DATABASE_URL is set, as in the containers
+    of a fleet, the run is that fleet's. The command needs the evaluator's rights, so run it in the
+    evaluator's container.
     """
     from zerofleet.config import load_run
     from zerofleet.local.stores import joined
@@ -124,7 +125,7 @@ def player_names(player: str, opponent: str) -> tuple[str, str]:
             if model is None:
                 check_anchor(name)
         except ValueError as error:
-            if name.startswith(("uci:", "gtp:")):
+            if name.startswith(("uci:", "gtp:", "python:")):
                 raise ConfigError(str(error)) from error
             raise ConfigError(
                 f"'{name}' is not a player: give a version (12), a version in one precision "
@@ -194,7 +195,7 @@ def _check_anchors(names: tuple[str, str], game: str) -> None:
 
 
 def _programs(names: tuple[str, str]) -> list[str]:
-    """Return the commands of anchors, which the evaluator of this command may start."""
+    """Return the programs of anchors, which the evaluator of this command may start."""
     from zerofleet.config import EngineName
 
     engines = (EngineName.of(name) for name in names)

@@ -9,11 +9,16 @@ from typing import Literal, Self
 
 from zerofleet.printable import printable, shortened
 
-ANCHORS = "random, search, gnugo:1 to gnugo:10, uci:PROGRAM?OPTION=VALUE, or gtp:COMMAND"
+ANCHORS = (
+    "random, search, gnugo:1 to gnugo:10, uci:PROGRAM?OPTION=VALUE, gtp:COMMAND, or "
+    "python:MODULE:CLASS"
+)
 """The forms of a name, for messages."""
 _OURS = re.compile(r"random|search|gnugo:([1-9]|10)")
-# Migration 1008 has the same expression. A semicolon separates commands in ZEROFLEET_ENGINES.
+# Migrations 1008 and 1012 have the same expressions. A semicolon separates commands in
+# ZEROFLEET_ENGINES.
 _ENGINE = re.compile(r"(uci|gtp):([!-:<-~]([ -:<-~]{0,193}[!-:<-~])?)")
+_CLASS = re.compile(r"python:[A-Za-z_][A-Za-z0-9_.]{0,119}:[A-Za-z_][A-Za-z0-9_]{0,59}")
 _LIMITS = ("nodes", "movetime", "depth")
 _MOST = 1_000_000_000
 _USUAL_LIMITS = (("nodes", 10_000),)
@@ -21,11 +26,14 @@ _USUAL_LIMITS = (("nodes", 10_000),)
 
 @dataclass(frozen=True, slots=True)
 class EngineName:
-    """An anchor that is a program: ``uci:PROGRAM?OPTION=VALUE&...`` or ``gtp:COMMAND``."""
+    """An anchor with processes of its own.
 
-    protocol: Literal["uci", "gtp"]
+    ``uci:PROGRAM?OPTION=VALUE&...``, ``gtp:COMMAND`` or ``python:MODULE:CLASS``.
+    """
+
+    protocol: Literal["uci", "gtp", "python"]
     command: str
-    """The program and its arguments, as in a shell."""
+    """The program and its arguments, as in a shell; for a class its name with ``python:``."""
     options: tuple[tuple[str, str], ...] = ()
     """UCI options, by name."""
     limits: tuple[tuple[str, int], ...] = ()
@@ -38,6 +46,8 @@ class EngineName:
         Raises:
             ValueError: the name has a mistake.
         """
+        if _CLASS.fullmatch(name):
+            return cls("python", name)
         found = _ENGINE.fullmatch(name)
         if found is None:
             return None

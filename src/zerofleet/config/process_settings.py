@@ -81,8 +81,9 @@ class ProcessSettings(BaseSettings):
     trials_only: bool = False
     """Let the evaluator play only test matches (``zerofleet match``). It promotes no model."""
     engines: str = ""
-    """Programs that the evaluator may start for the anchors ``uci:`` and ``gtp:``. Each is written
-    as in the anchor's name, and a semicolon separates two: ``stockfish;gnugo --mode gtp``."""
+    """Programs and classes that the evaluator may start for the anchors ``uci:``, ``gtp:`` and
+    ``python:``. A program is written as in the anchor's name, a class with ``python:``. A semicolon
+    separates two: ``stockfish;gnugo --mode gtp;python:mine:Greedy``."""
     reflection: bool = False
     """Offer gRPC server reflection."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"

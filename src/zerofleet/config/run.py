@@ -166,8 +166,8 @@ class RatingSection(Section):
     )
     """Fixed opponents. ``random`` plays at random. ``search`` is PUCT without a network (equal
     priors, value 0). ``gnugo:LEVEL`` plays Go, if the program gnugo is on PATH.
-    ``uci:PROGRAM?OPTION=VALUE`` and ``gtp:COMMAND`` are other programs, which ``ZEROFLEET_ENGINES``
-    of the evaluator must allow."""
+    ``uci:PROGRAM?OPTION=VALUE`` and ``gtp:COMMAND`` are other programs, and ``python:MODULE:CLASS``
+    is a player of your own. ``ZEROFLEET_ENGINES`` of the evaluator must allow these three."""
     num_simulations: int = Field(default=100, ge=1)
     """Simulations for each move of a rating game."""
     openings: tuple[str, ...] = ()

@@ -39,7 +39,7 @@ SELECT
     ) AS refused_variants,
     r.version AS rated_model, r.elo, r.elo_error, e.error_rate,
     t.step, t.policy_loss, t.value_loss,
-    o.policy_loss AS held_out_policy_loss, o.value_loss AS held_out_value_loss
+    o.policy_loss AS held_out_policy_loss, o.value_loss AS held_out_value_loss, t.own_losses
 FROM (
     SELECT
         count(*) AS games, coalesce(sum(length), 0) AS positions,
@@ -100,6 +100,7 @@ class Summary:
     value_loss: float | None
     held_out_policy_loss: float | None
     held_out_value_loss: float | None
+    own_losses: object  # losses of a network of one's own by name, or None
 
 
 class Runs(ConnectionPool):

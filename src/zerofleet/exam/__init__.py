@@ -3,7 +3,7 @@
 Perfect play is known here for two games, and for some positions of two others. Their exams differ
 with their sizes:
 
-- **tic_tac_toe** (``exam/examine.py``): the player meets every line of play that an opponent can
+- **tic_tac_toe** (``exam/lines.py``): the player meets every line of play that an opponent can
   choose, as both colours. A position of the exam is one finished game. An error is a game that the
   player lost.
 - **connect_four** (``exam/sample.py``): a fixed sample of positions, from random play or near good
@@ -16,8 +16,8 @@ with their sizes:
   one that misses the shortest mate. Errors are also counted by material and by length of the mate.
   Whole games from won endings are in ``exam/chess_endings.py``.
 
-- **A game in Python** (``exam/sample.py``): positions of random play, if its class defines
-  ``perfect_outcomes``.
+- **A game in Python**, if its class defines ``perfect_outcomes``: every line of play like
+  tic-tac-toe, if it has at most 10,000 positions; else a sample of positions of random play.
 
 Where perfect play is not known, there may be a program to play against: ``exam/gnu_go.py``.
 

@@ -5,8 +5,8 @@ last 6 to 12 empty squares. It is not over, and offers at least two actions whos
 perfect play differ, so that an error is possible. Positions that differ only by a symmetry of the
 board count once.
 
-A game written in Python has such an exam if its class defines ``perfect_outcomes``. Its positions
-are of any ply.
+A game written in Python has such an exam if its class defines ``perfect_outcomes`` and it has too
+many positions to examine every line of play (``lines``). Its positions are of any ply.
 
 Connect Four has a second kind: positions near good play, which a good player meets and makes
 mistakes in. They come from games in which each side plays an action of the best outcome with the

@@ -5,12 +5,14 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Literal
+from typing import Literal, cast
 
 from zerofleet.database import RecentPlay
 from zerofleet.fleet.figures import (
@@ -24,6 +26,7 @@ from zerofleet.fleet.figures import (
     TrainerFigures,
 )
 from zerofleet.fleet.heartbeat import Heartbeat
+from zerofleet.printable import printable, shortened
 from zerofleet.redis_connection import UP, RedisState
 from zerofleet.waiting import WorkStatus
 
@@ -44,6 +47,8 @@ POSITION_WORDS: Mapping[str, str] = MappingProxyType(
     }
 )
 """Words for the kinds of an exam's positions; good play is near perfect play."""
+MOST_OWN_LOSSES = 12
+"""Number of losses of a network of one's own that are shown."""
 _WARNINGS = {
     "narrows": "Self-play is repeating itself",
     "overfits": "The network is overfitting",
@@ -52,10 +57,12 @@ _WARNINGS = {
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """The two parts of the loss: cross-entropy of the policy, squared error of the value."""
+    """The parts of the loss: cross-entropy of the policy, squared error of the value, and yours."""
 
     policy: float
     value: float
+    own: Mapping[str, float] = field(default_factory=dict[str, float])
+    """Losses of a network of one's own, by name; only on training games."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,7 +325,23 @@ def loss_text(loss: Loss | None) -> str:
     """Return the policy and value loss separately: they learn at different speeds."""
     if loss is None:
         return "not measured yet"
-    return f"policy {loss.policy:.3f} value {loss.value:.3f}"
+    own = (f" {name} {value:.3g}" for name, value in loss.own.items())
+    return f"policy {loss.policy:.3f} value {loss.value:.3f}{''.join(own)}"
+
+
+def own_losses(stored: object) -> dict[str, float]:
+    """Return losses of a network of one's own by name, from ``train_metrics.own_losses``.
+
+    Names come from a class and may be any text: they are made printable and short.
+    """
+    if not isinstance(stored, Mapping):
+        return {}
+    pairs = cast("Mapping[object, object]", stored).items()
+    return {
+        shortened(printable(str(name))): float(value)
+        for name, value in itertools.islice(pairs, MOST_OWN_LOSSES)
+        if isinstance(value, (int, float)) and math.isfinite(value)
+    }
 
 
 def rate_text(figures: RunFigures) -> str:

@@ -79,6 +79,7 @@ def _check(name: str, games: int, seed: int) -> Conformance:
         _check_images(sizes, line)
     if name.startswith("python:"):
         _check_outcomes(sizes, min(lines, key=len))
+        _check_pictures(sizes, min(lines, key=len))
     if sizes.sets_up_positions:
         for line in lines:
             _check_set_up(sizes, line)
@@ -113,6 +114,21 @@ def _check_outcomes(sizes: GameSpec, line: list[int]) -> None:
                 f"is {reached} for the same player",
             )
         position.apply(played)
+
+
+def _check_pictures(sizes: GameSpec, line: list[int]) -> None:
+    """Check the picture of each position of a game, and that drawing it changes nothing."""
+    rules = outside_rules(sizes.name)
+    if not isinstance(rules, ClassRules) or not rules.draws:
+        return
+    position = rules.start()
+    for ply in range(len(line) + 1):
+        before = (str(position), position.packed_observation())
+        same = position.svg() == position.svg()
+        same = same and before == (str(position), position.packed_observation())
+        _require(same, sizes, line[:ply], "svg() changes the position, or its own answer")
+        if ply < len(line):
+            position.apply(line[ply])
 
 
 def _look(state: State) -> tuple[object, ...]:

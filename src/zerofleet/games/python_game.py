@@ -27,6 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from zerofleet.errors import ConfigError
+from zerofleet.games.svg_marks import checked_svg
 
 NO_ANSWER = object()
 """Placeholder for the return value of a method that has not returned."""
@@ -127,7 +128,19 @@ class Game(ABC):
 
         +1 win, 0 draw, -1 loss, in the order of ``legal_actions``. Return None for a position that
         takes too long to solve. A class that defines it has an exam: how often does a model lose
-        value in positions of random play? It is called for positions that are not over.
+        value in positions of random play? In a game of at most 10,000 positions the exam plays
+        every line of an opponent instead. It is called for positions that are not over.
+        """
+        raise NotImplementedError
+
+    def svg(self) -> str:
+        """Return the board and its pieces as SVG elements, for the pages of the dashboard.
+
+        A unit is a cell: the cell of ``(row, column)`` in ``observation_shape`` has its corner at
+        ``x="column" y="row"``. The elements are ``g``, ``path``, ``rect``, ``circle``, ``ellipse``,
+        ``line``, ``polyline``, ``polygon``, ``text`` and ``tspan``, with attributes of geometry,
+        ``fill``, ``stroke`` and ``opacity``; text is centred. ``var(--first)`` and
+        ``var(--second)`` are the players' colours, and ``var(--ink)`` is the text's.
         """
         raise NotImplementedError
 
@@ -221,7 +234,7 @@ def describe_failure(
         wanted: the remedy for a wrong answer.
     """
     raised = f"{access} raised {_one_line(traceback.format_exception_only(error)[-1])}"
-    place = _place(game, error)
+    place = failure_place(game, error)
     if place:
         return f"{raised} ({place})"
     if answer is not NO_ANSWER:
@@ -238,9 +251,9 @@ def describe_answer(access: str, answer: object, wanted: str) -> str:
     return f"{access} {verb} {_one_line(_repr.repr(answer))}: {wanted}"
 
 
-def _place(game: type[Game], error: Exception) -> str:
-    """Return the innermost traceback line in the class's own modules, or else in other code."""
-    own = {each.__module__ for each in game.__mro__ if not _is_ours(each.__module__)}
+def failure_place(kind: type[object], error: Exception) -> str:
+    """Return the innermost traceback line in a class's own modules, or else in other code."""
+    own = {each.__module__ for each in kind.__mro__ if not _is_ours(each.__module__)}
     frames = [
         (str(frame.f_globals.get("__name__")), frame.f_code.co_filename, line)
         for frame, line in traceback.walk_tb(error.__traceback__)
@@ -258,7 +271,7 @@ def _inherited(game: type[Game], method: str) -> object:
 
 
 def _is_ours(module: str) -> bool:
-    return module.startswith("zerofleet.games")
+    return module.startswith(("zerofleet.games", "zerofleet.own_player"))
 
 
 def _parameters(name: str) -> list[str]:
@@ -290,6 +303,7 @@ class ClassRules:
         self.num_final_planes = _whole(name, "num_final_planes", game.num_final_planes, 1 << 10, 0)
         self.has_final_score = game.final_score is not Game.final_score
         self.knows_perfect_play = game.perfect_outcomes is not Game.perfect_outcomes
+        self.draws = game.svg is not Game.svg
         self.player_names = _names(name, game.player_names)
         defines_set_up = _inherited(game, "set_up") is not _inherited(Game, "set_up")
         self.sets_up_positions = defines_set_up
@@ -549,6 +563,20 @@ class ClassPosition:
         if len(outcomes) != legal or not set(outcomes) <= {-1, 0, 1}:
             raise self._wrong(describe_answer("perfect_outcomes()", outcomes, wanted))
         return outcomes
+
+    def svg(self) -> str:
+        """Return the picture that the class draws, as a page may show it."""
+        answer: Any = NO_ANSWER
+        try:
+            answer = self._game.svg()
+        except Exception as error:
+            raise self._failed("svg()", error) from error
+        if not isinstance(answer, str):
+            raise self._wrong(describe_answer("svg()", answer, "give SVG elements, a str"))
+        try:
+            return checked_svg(answer)
+        except ValueError as error:
+            raise self._wrong(f"svg(): {error}") from error
 
     def setup_text(self) -> str | None:
         """See ``Rules``; None if the class has no notation for positions."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from typing import Any, cast
 
 import torch
@@ -17,8 +17,9 @@ from torch.nn.parameter import UninitializedParameter
 from zerofleet.config import NetworkSection
 from zerofleet.errors import ConfigError
 from zerofleet.games.python_game import import_class
+from zerofleet.learning.optimizer import check_factor, rate_factor
 from zerofleet.learning.residual import BoardNetwork
-from zerofleet.network import BoardShape, Network, Outputs, Shapes, Targets
+from zerofleet.network import BoardShape, Network, Outputs, ParameterGroup, Shapes, Targets
 
 
 def make_network(
@@ -181,6 +182,41 @@ def _check_tensor(label: str, found: object, shapes: list[tuple[int, ...]]) -> N
         raise ConfigError(f"{label}: must be float32, not {kind}")
     if not bool(found.isfinite().all()):
         raise ConfigError(f"{label}: holds numbers that are not finite before any training")
+
+
+def checked_groups(network: Network) -> list[ParameterGroup]:
+    """Return the groups of a network's weights, for the optimizer.
+
+    Raises:
+        ConfigError: ``parameter_groups`` fails, a weight is in no group or in two, a group has a
+            tensor that is no weight, or a factor is no number from 0.
+    """
+    label = f"{type(network).__name__}.parameter_groups"
+    try:
+        groups = [
+            replace(group, parameters=list(group.parameters))  # which may be a generator
+            for group in network.parameter_groups()
+        ]
+    except Exception as error:
+        raise ConfigError(f"{label} fails: {type(error).__name__}: {error}") from error
+    names = {id(weight): name for name, weight in network.named_parameters()}
+    seen = set[int]()
+    for group in groups:
+        for weight in group.parameters:
+            if id(weight) not in names:
+                raise ConfigError(f"{label} has a tensor that is not a weight of the network")
+            if id(weight) in seen:
+                raise ConfigError(f"{label}: {names[id(weight)]} is there twice: name it once")
+            seen.add(id(weight))
+        check_factor(f"{label}: learning_rate_factor", rate_factor(group, 0))
+        check_factor(f"{label}: weight_decay_factor", group.weight_decay_factor)
+    missing = [name for weight, name in names.items() if weight not in seen]
+    if missing:
+        more = f" and {len(missing) - 5} more" if len(missing) > 5 else ""
+        raise ConfigError(
+            f"{label}: {', '.join(missing[:5])}{more} are in no group: add a group with the rest"
+        )
+    return groups
 
 
 def widest(network: Network) -> int:

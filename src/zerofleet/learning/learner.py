@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from zerofleet.config import RunConfig
 from zerofleet.errors import ConfigError
 from zerofleet.fleet.figures import Measurement
-from zerofleet.learning.build import checked_losses, make_network, widest
+from zerofleet.learning.build import checked_groups, checked_losses, make_network, widest
 from zerofleet.learning.loss import LossScale, l2_penalty
 from zerofleet.learning.measurement import TracedBatch, TrainBatch, measurement
 from zerofleet.learning.optimizer import AdamW, Momentum, Muon, WeightAverage
@@ -130,19 +130,18 @@ class Learner:
         self.step = 0
         self.samples = 0  # positions drawn, by all processes
         self.seconds = 0.0  # seconds of training, which the caller measures
-        parameters = self.network.parameters()
+        parameters, groups = self.network.parameters(), checked_groups(self.network)
+        momentum, decay = settings.momentum, settings.weight_decay
         if settings.optimizer == "adamw":
-            self._optimizer = AdamW(parameters, settings.momentum, settings.weight_decay)
+            self._optimizer = AdamW(parameters, momentum, decay, groups)
         elif settings.optimizer == "muon":
-            self._optimizer = Muon(
-                self.network, settings.momentum, settings.l2, settings.weight_decay
-            )
+            self._optimizer = Muon(self.network, momentum, settings.l2, decay, groups)
         else:
-            self._optimizer = Momentum(parameters, settings.momentum, settings.l2)
+            self._optimizer = Momentum(parameters, momentum, settings.l2, groups)
         channels = widest(network) if run.network.is_own else run.network.channels
         self._precision = Precision(settings.mixed_precision, self._team.device, channels)
-        decay = settings.average_decay
-        self._average = WeightAverage(self.network, decay) if decay else None
+        average_decay = settings.average_decay
+        self._average = WeightAverage(self.network, average_decay) if average_decay else None
         self._running_figures = _running_figures(self.network)
         self._gradient_norm: Tensor | None = None
         self._auxiliary_losses: Mapping[str, Tensor] = {}

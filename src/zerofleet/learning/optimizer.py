@@ -8,14 +8,16 @@ minute.
 from __future__ import annotations
 
 import copy
+import math
 from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
 
-from zerofleet.network import Network
+from zerofleet.errors import ConfigError
+from zerofleet.network import Network, ParameterGroup
 
 
 class _Optimizer(ABC):
@@ -24,9 +26,12 @@ class _Optimizer(ABC):
     Args:
         parameters: moved into one vector; their shapes, strides and values stay. Do not move them
             to another device afterwards.
+        groups: groups of these parameters; factors of a parameter without a group are 1.
     """
 
-    def __init__(self, parameters: Iterable[nn.Parameter]) -> None:
+    def __init__(
+        self, parameters: Iterable[nn.Parameter], groups: Sequence[ParameterGroup] = ()
+    ) -> None:
         self._parameters = list(parameters)
         size = sum(parameter.numel() for parameter in self._parameters)
         self._weights = torch.empty(size, device=self._parameters[0].device)
@@ -38,6 +43,25 @@ class _Optimizer(ABC):
             weights.copy_(parameter.detach())
             parameter.data = weights
             parameter.grad = gradient  # backward adds to it
+        places = {id(each): _place(each) for each in self._parameters}
+        # None: all factors are 1, and a step costs no more than without groups.
+        self._rates: Tensor | None = None
+        self._decays: Tensor | None = None
+        self._schedules: list[tuple[ParameterGroup, list[slice]]] = []
+        for group in groups:
+            ours = [places[id(each)] for each in group.parameters]
+            factor = group.learning_rate_factor
+            if factor != 1:
+                if self._rates is None:
+                    self._rates = torch.ones_like(self._weights)
+                if callable(factor):
+                    self._schedules.append((group, ours))
+                else:
+                    _fill(self._rates, ours, factor)
+            if group.weight_decay_factor != 1:
+                if self._decays is None:
+                    self._decays = torch.ones_like(self._weights)
+                _fill(self._decays, ours, group.weight_decay_factor)
 
     def clear(self) -> None:
         """Clear the gradient; weights and averages of earlier gradients stay."""
@@ -57,6 +81,23 @@ class _Optimizer(ABC):
         Args:
             steps: number of steps before it.
         """
+
+    def _move(self, direction: Tensor, learning_rate: float, steps: int) -> None:
+        """Move the weights against a direction ``[weights]``, at each group's rate."""
+        rates = self._rates_at(steps)
+        if rates is None:
+            self._weights.add_(direction, alpha=-learning_rate)
+        else:
+            self._weights.addcmul_(direction, rates, value=-learning_rate)
+
+    def _rates_at(self, steps: int) -> Tensor | None:
+        """Return the factors of the learning rate ``[weights]``; None: all are 1."""
+        for group, places in self._schedules:
+            factor = rate_factor(group, steps)
+            check_factor(f"learning_rate_factor at step {steps}", factor)
+            assert self._rates is not None
+            _fill(self._rates, places, factor)
+        return self._rates
 
     def _views(self, vector: Tensor) -> list[Tensor]:
         """Return the vector's parts in the parameters' shapes and memory layouts."""
@@ -83,10 +124,17 @@ class Momentum(_Optimizer):
         parameters: see ``_Optimizer``.
         momentum: share of the velocity that is kept at each step.
         l2: weight c of the l2 term.
+        groups: see ``_Optimizer``.
     """
 
-    def __init__(self, parameters: Iterable[nn.Parameter], momentum: float, l2: float) -> None:
-        super().__init__(parameters)
+    def __init__(
+        self,
+        parameters: Iterable[nn.Parameter],
+        momentum: float,
+        l2: float,
+        groups: Sequence[ParameterGroup] = (),
+    ) -> None:
+        super().__init__(parameters, groups)
         self._momentum = momentum
         self._l2 = l2
         self._velocity = torch.zeros_like(self._weights)
@@ -94,9 +142,12 @@ class Momentum(_Optimizer):
     @torch.no_grad()
     def step(self, learning_rate: float, steps: int = 0) -> None:
         """See ``_Optimizer.step``."""
-        self.gradient.add_(self._weights, alpha=2 * self._l2)
+        if self._decays is None:
+            self.gradient.add_(self._weights, alpha=2 * self._l2)
+        else:
+            self.gradient.addcmul_(self._weights, self._decays, value=2 * self._l2)
         self._velocity.mul_(self._momentum).add_(self.gradient)
-        self._weights.add_(self._velocity, alpha=-learning_rate)
+        self._move(self._velocity, learning_rate, steps)
         self.clear()
 
     def averages(self) -> Mapping[str, list[Tensor]]:
@@ -119,15 +170,20 @@ class AdamW(_Optimizer):
         parameters: see ``_Optimizer``.
         beta: share of the gradient's mean that is kept at each step.
         weight_decay: see above.
+        groups: see ``_Optimizer``.
     """
 
     _BETA_SQUARE = 0.999
     _EPSILON = 1e-8
 
     def __init__(
-        self, parameters: Iterable[nn.Parameter], beta: float, weight_decay: float
+        self,
+        parameters: Iterable[nn.Parameter],
+        beta: float,
+        weight_decay: float,
+        groups: Sequence[ParameterGroup] = (),
     ) -> None:
-        super().__init__(parameters)
+        super().__init__(parameters, groups)
         self._beta = beta
         self._weight_decay = weight_decay
         self._mean = torch.zeros_like(self._weights)
@@ -140,8 +196,19 @@ class AdamW(_Optimizer):
         self._square.lerp_(self.gradient.square(), 1 - self._BETA_SQUARE)
         root = (self._square / (1 - self._BETA_SQUARE ** (steps + 1))).sqrt_()
         rate = learning_rate / (1 - self._beta ** (steps + 1))
-        self._weights.mul_(1 - learning_rate * self._weight_decay)
-        self._weights.addcdiv_(self._mean, root.add_(self._EPSILON), value=-rate)
+        root.add_(self._EPSILON)
+        rates, decays = self._rates_at(steps), self._decays
+        if rates is None and decays is None:
+            self._weights.mul_(1 - learning_rate * self._weight_decay)
+            self._weights.addcdiv_(self._mean, root, value=-rate)
+        else:
+            kept = torch.ones_like(self._weights) if decays is None else decays.clone()
+            kept.mul_(-learning_rate * self._weight_decay)
+            step = self._mean / root
+            if rates is not None:
+                kept.mul_(rates)
+                step.mul_(rates)
+            self._weights.mul_(kept.add_(1)).add_(step, alpha=-rate)
         self.clear()
 
     def averages(self) -> Mapping[str, list[Tensor]]:
@@ -167,19 +234,28 @@ class Muon(Momentum):
         momentum: share of the velocity that is kept at each step.
         l2: as in ``Momentum``, for all weights except such kernels.
         weight_decay: weight decay of such kernels.
+        groups: see ``_Optimizer``.
     """
 
-    def __init__(self, network: Network, momentum: float, l2: float, weight_decay: float) -> None:
-        super().__init__(network.parameters(), momentum, l2)
+    def __init__(
+        self,
+        network: Network,
+        momentum: float,
+        l2: float,
+        weight_decay: float,
+        groups: Sequence[ParameterGroup] = (),
+    ) -> None:
+        super().__init__(network.parameters(), momentum, l2, groups)
         matrices = {id(each) for each in network.matrices()}
         self._weight_decay = weight_decay
         self._penalty = torch.full_like(self._weights, 2 * l2)
+        if self._decays is not None:
+            self._penalty *= self._decays
         self._kernels: dict[tuple[int, int], list[slice]] = defaultdict(list)  # by rows and columns
         for parameter in self._parameters:
             if id(parameter) in matrices:
-                first, size, rows = parameter.storage_offset(), parameter.numel(), len(parameter)
-                place = slice(first, first + size)
-                self._kernels[rows, size // rows].append(place)
+                place, rows = _place(parameter), len(parameter)
+                self._kernels[rows, parameter.numel() // rows].append(place)
                 self._penalty[place] = 0
 
     @torch.no_grad()
@@ -193,9 +269,40 @@ class Muon(Momentum):
             kernels = orthogonal(torch.stack(ahead).view(-1, rows, columns))
             kernels *= max(1, rows / columns) ** 0.5
             for at, kernel in zip(places, kernels, strict=True):
-                step[at] = kernel.flatten().add_(self._weights[at], alpha=self._weight_decay)
-        self._weights.add_(step, alpha=-learning_rate)
+                decay = self._weight_decay
+                if self._decays is not None:
+                    decay *= float(self._decays[at.start])
+                step[at] = kernel.flatten().add_(self._weights[at], alpha=decay)
+        self._move(step, learning_rate, steps)
         self.clear()
+
+
+def rate_factor(group: ParameterGroup, steps: int) -> float:
+    """Return a group's factor of the learning rate after this many steps."""
+    factor = group.learning_rate_factor
+    return factor(steps) if callable(factor) else factor
+
+
+def check_factor(label: str, factor: object) -> None:
+    """Refuse a factor that is no number from 0.
+
+    Raises:
+        ConfigError: the factor and its label.
+    """
+    is_number = isinstance(factor, (int, float)) and not isinstance(factor, bool)
+    if not is_number or not 0 <= factor < math.inf:
+        raise ConfigError(f"{label} is {factor!r}: give a number from 0")
+
+
+def _fill(vector: Tensor, places: Iterable[slice], number: float) -> None:
+    for place in places:
+        vector[place] = number
+
+
+def _place(parameter: nn.Parameter) -> slice:
+    """Return the part of the vector that has a parameter's weights."""
+    first = parameter.storage_offset()
+    return slice(first, first + parameter.numel())
 
 
 def orthogonal(matrices: Tensor) -> Tensor:

@@ -23,6 +23,7 @@ from zerofleet.fleet.report import (
     RunFigures,
     ServiceState,
     has_resumed,
+    own_losses,
     state_of,
     states_of,
     why_no_beat,
@@ -103,7 +104,7 @@ class Monitor:
             has_exam=bool(kinds),
             exams=tuple(exam for exam in exams if exam.kind == kinds[0]),
             newest_exams=tuple(newest.values()),
-            train=_loss(summary.policy_loss, summary.value_loss),
+            train=_loss(summary.policy_loss, summary.value_loss, summary.own_losses),
             held_out=_loss(summary.held_out_policy_loss, summary.held_out_value_loss),
             learning_rate=None if trainer is None else trainer.learning_rate,
             budget_used=None if trainer is None else trainer.budget_used,
@@ -192,8 +193,8 @@ def _exam(row: ExamRow) -> Exam:
     )
 
 
-def _loss(policy: float | None, value: float | None) -> Loss | None:
-    return None if policy is None or value is None else Loss(policy, value)
+def _loss(policy: float | None, value: float | None, own: object = None) -> Loss | None:
+    return None if policy is None or value is None else Loss(policy, value, own_losses(own))
 
 
 def _state_of_child(

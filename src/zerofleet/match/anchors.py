@@ -19,7 +19,14 @@ from zerofleet.games import State
 from zerofleet.games.chess import is_chess
 from zerofleet.games.go import GoRules, is_go
 from zerofleet.match.play_match import ActionPlayer, MatchPlayer, Place, SearchPlayer
-from zerofleet.match.program_players import GtpPlayer, UciPlayer, gnugo_command, go_setup, gtp_setup
+from zerofleet.match.program_players import (
+    GtpPlayer,
+    PythonPlayer,
+    UciPlayer,
+    gnugo_command,
+    go_setup,
+    gtp_setup,
+)
 from zerofleet.prediction import Prediction
 from zerofleet.search_configs import PLAIN_SEARCH, match_search
 
@@ -47,7 +54,7 @@ def why_absent(name: str, game: str, allowed: Collection[str] | None) -> str | N
         name: the anchor. A run file or a row of the database may name it, so it is no permission to
             start a program.
         game: name of the game.
-        allowed: commands of ``uci:`` and ``gtp:`` that may be started; None: any command.
+        allowed: programs and classes that may be started; None: any.
     """
     reason = why_unsuited(name, game)
     if reason is not None:
@@ -63,7 +70,7 @@ def why_absent(name: str, game: str, allowed: Collection[str] | None) -> str | N
             f"the evaluator may not start '{engine.command}': add it to ZEROFLEET_ENGINES in the "
             "evaluator's environment"
         )
-    if shutil.which(engine.arguments[0]) is None:
+    if engine.protocol != "python" and shutil.which(engine.arguments[0]) is None:
         return f"the program {engine.arguments[0]} is not on PATH: install it, or correct its name"
     return None
 
@@ -85,7 +92,7 @@ def anchor_player(
         seed: seed of the anchor ``random``.
         programs: ends the programs that the anchor starts.
         thinking: limits how many programs choose an action at once.
-        allowed: commands of ``uci:`` and ``gtp:`` that may be started; None: any command.
+        allowed: programs and classes that may be started; None: any.
 
     Raises:
         ConfigError: there is no such anchor, or it cannot play here.
@@ -103,6 +110,8 @@ def anchor_player(
         raise ConfigError(f"the anchor '{name}' cannot play here: {reason}")
     if engine is not None and engine.protocol == "uci":
         return UciPlayer(game, engine, programs, thinking)
+    if engine is not None and engine.protocol == "python":
+        return PythonPlayer(game, name, programs, thinking)
     if engine is not None:
         return GtpPlayer(game, engine.arguments, gtp_setup(game), programs, thinking)
     level = _GNUGO.fullmatch(name)

@@ -1,16 +1,19 @@
-"""Players of a match that are programs of their own: GTP engines and UCI engines."""
+"""Players of a match with processes of their own: GTP engines, UCI engines, Python classes."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import shutil
-from collections.abc import Sequence
+import sys
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
+from typing import Any, Generic, TypeVar
 
 import structlog
 
 from zerofleet.config import EngineName
-from zerofleet.engine_process import EngineError, EngineGoneError
+from zerofleet.engine_process import EngineError, EngineGoneError, EngineProcess, next_line
 from zerofleet.games import State
 from zerofleet.games.chess import is_chess960
 from zerofleet.games.go import EMPTY, GoBoard, GoRules, is_go
@@ -24,6 +27,9 @@ from zerofleet.uci.chess_program import UciClient
 _log = structlog.get_logger()
 
 _ANSWER_SECONDS = 120.0
+
+_Process = TypeVar("_Process", bound=EngineProcess)
+_Answer = TypeVar("_Answer")
 
 
 def gnugo_command(level: int, rules: GoRules, *, resigns: bool = True) -> list[str] | None:
@@ -177,13 +183,64 @@ class GtpPlayer(ActionPlayer):
         await together(*(client.end() for client in self._clients))
 
 
-class UciPlayer(ActionPlayer):
+class _SharedProcesses(ActionPlayer, Generic[_Process]):
+    """A player whose answer depends on the position alone, so a few processes play all games.
+
+    A process that ends or hangs is started once more for its move.
+
+    Args:
+        programs: ends all processes together.
+        thinking: limits how many programs choose an action at once, of this player and others.
+    """
+
+    def __init__(self, programs: AsyncExitStack, thinking: asyncio.Semaphore) -> None:
+        self._processes: list[_Process] = []
+        self._idle: list[_Process] = []
+        self._thinking = thinking
+        programs.push_async_callback(self._end)
+
+    async def _ask(self, question: Callable[[_Process], Awaitable[_Answer]]) -> _Answer:
+        """Ask a process that is idle, or another one if it fails.
+
+        Raises:
+            EngineGoneError: it does not start, or twice ended or did not answer.
+        """
+        async with self._thinking:
+            process = self._idle.pop() if self._idle else await self._started()
+            try:
+                answer = await question(process)
+            except EngineGoneError as error:
+                _log.warning("engine_restarted", reason=str(error))
+                await process.end()
+                process = await self._started()
+                answer = await question(process)
+            self._idle.append(process)
+        return answer
+
+    async def _started(self) -> _Process:
+        """Start a process that is ready to play."""
+        process = self._new_process()
+        await process.start()
+        self._processes.append(process)
+        await self._prepare(process)
+        return process
+
+    def _new_process(self) -> _Process:
+        raise NotImplementedError
+
+    async def _prepare(self, process: _Process) -> None:
+        raise NotImplementedError
+
+    async def _end(self) -> None:
+        await together(*(process.end() for process in self._processes))
+
+
+class UciPlayer(_SharedProcesses[UciClient]):
     """A chess program that speaks the Universal Chess Interface.
 
     Each move is a search of its own with empty hash tables. Therefore a few processes play all
     games, and the number of games at once does not change the program's strength. Our rules decide:
-    a move that they forbid loses its game. A program that ends or hangs is started once more for
-    its move.
+    a move that they forbid loses its game.
 
     Args:
         game: chess, with any rules.
@@ -201,6 +258,7 @@ class UciPlayer(ActionPlayer):
         thinking: asyncio.Semaphore,
         timeout: float = _ANSWER_SECONDS,
     ) -> None:
+        super().__init__(programs, thinking)
         self._game = game
         self._command = engine.arguments
         self._options = list(engine.options)
@@ -209,10 +267,6 @@ class UciPlayer(ActionPlayer):
         self._limits = " ".join(f"{key} {number}" for key, number in engine.limits)
         self._timeout = timeout
         self._move_timeout = timeout + dict(engine.limits).get("movetime", 0) / 1000
-        self._clients: list[UciClient] = []
-        self._idle: list[UciClient] = []
-        self._thinking = thinking
-        programs.push_async_callback(self._end)
 
     async def choose(self, place: Place, actions: Sequence[int], start: str = "") -> int | GaveUp:
         """Return the program's move.
@@ -223,23 +277,12 @@ class UciPlayer(ActionPlayer):
                 can hold.
         """
         state = State(self._game, actions, start)
-        async with self._thinking:
-            client = self._idle.pop() if self._idle else await self._started()
-            position = self._position(actions, start)
-            try:
-                move = await client.best_move(position, self._limits, self._move_timeout)
-            except EngineGoneError as error:
-                _log.warning("engine_restarted", reason=str(error))
-                await client.end()
-                client = await self._started()
-                move = await client.best_move(position, self._limits, self._move_timeout)
-            self._idle.append(client)
+        position = self._position(actions, start)
+        move = await self._ask(
+            lambda process: process.best_move(position, self._limits, self._move_timeout)
+        )
         action, reason = _legal_action(state, move)
-        if action is not None:
-            return action
-        if not actions:
-            raise EngineError(f"{self._command[0]} lost before the first action: {reason}")
-        return GaveUp(reason)
+        return _answer(self._command[0], action, reason, actions)
 
     def _position(self, actions: Sequence[int], start: str) -> str:
         """Return the arguments of UCI's ``position``."""
@@ -251,16 +294,94 @@ class UciPlayer(ActionPlayer):
             state.apply(action)
         return f"{where} moves {' '.join(moves)}" if moves else where
 
-    async def _started(self) -> UciClient:
-        """Start a process that is ready to play."""
-        client = UciClient(self._command, timeout=self._timeout)
-        await client.start()
-        self._clients.append(client)
-        await client.prepare(self._options)
-        return client
+    def _new_process(self) -> UciClient:
+        return UciClient(self._command, timeout=self._timeout)
 
-    async def _end(self) -> None:
-        await together(*(client.end() for client in self._clients))
+    async def _prepare(self, process: UciClient) -> None:
+        await process.prepare(self._options)
+
+
+class _PythonProcess(EngineProcess):
+    """A process that runs ``zerofleet.own_player.serve``."""
+
+    async def answer(self, question: str) -> dict[str, Any]:
+        """Return the answer to a question.
+
+        Raises:
+            EngineError: the class does not import, cannot be made, or raised an exception.
+            EngineGoneError: the process has ended, or does not answer in time.
+        """
+        async with self.answer_to(question) as stream:
+            answer = json.loads(await next_line(stream))
+        if "error" in answer:
+            raise EngineError(printable(f"{self.name}: {answer['error']}"))
+        return answer
+
+
+class PythonPlayer(_SharedProcesses[_PythonProcess]):
+    """A class derived from ``zerofleet.own_player.OwnPlayer``, in processes of its own.
+
+    They see none of our settings, and may hang or end without harm. Our rules decide: an action
+    that they forbid loses its game.
+
+    Args:
+        name: ``python:MODULE:CLASS``.
+        programs: ends all processes together.
+        thinking: limits how many programs choose an action at once, of this player and others.
+        timeout: seconds to wait for an answer.
+    """
+
+    def __init__(
+        self,
+        game: str,
+        name: str,
+        programs: AsyncExitStack,
+        thinking: asyncio.Semaphore,
+        timeout: float = _ANSWER_SECONDS,
+    ) -> None:
+        super().__init__(programs, thinking)
+        self._game = game
+        self._name = name
+        self._timeout = timeout
+
+    async def choose(self, place: Place, actions: Sequence[int], start: str = "") -> int | GaveUp:
+        """Return the player's action.
+
+        Raises:
+            EngineGoneError: its process does not start, or twice ended or did not answer.
+            EngineError: there is no such class, it raised an exception, or it loses before the
+                first action, which no record can hold.
+        """
+        question = f"choose {json.dumps([start, list(actions)])}"
+        answer = await self._ask(lambda process: process.answer(question))
+        action, reason = None, ""
+        if "action" not in answer:
+            reason = f"choose() returned {answer['wrong']}: return an action, a whole number"
+        elif answer["action"] not in State(self._game, actions, start).legal_actions():
+            reason = f"choose() returned {answer['action']}, which is illegal here"
+        else:
+            action = int(answer["action"])
+        return _answer(self._name, action, f"forfeit at ply {len(actions)}: {reason}", actions)
+
+    def _new_process(self) -> _PythonProcess:
+        # -P: as in a service, the working directory is searched last.
+        serve = "import sys; from zerofleet.own_player import serve; serve(*sys.argv[1:])"
+        command = [sys.executable, "-P", "-c", serve, self._name, self._game]
+        return _PythonProcess(command, timeout=self._timeout, name=self._name)
+
+    async def _prepare(self, process: _PythonProcess) -> None:
+        await process.answer("make")
+
+
+def _answer(
+    name: str, action: int | None, reason: str | None, actions: Sequence[int]
+) -> int | GaveUp:
+    """Return the action, or the forfeit of the game without one."""
+    if action is not None:
+        return action
+    if not actions:
+        raise EngineError(f"{name} lost before the first action: {reason}")
+    return GaveUp(reason)
 
 
 def _legal_action(state: State, move: str) -> tuple[int | None, str | None]:

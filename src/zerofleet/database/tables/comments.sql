@@ -14,7 +14,7 @@ COMMENT ON TABLE exams IS
     'How often a model makes mistakes where perfect play is known, and how its games against GNU Go '
     'ended.';
 COMMENT ON COLUMN exams.kind IS
-    'lines: every line of play of tic-tac-toe. random, good: positions of random play, or near good '
+    'lines: every line of play of a small game. random, good: positions of random play, or near good '
     'play. endgames, mates: positions of chess with three or four men, or with a forced mate. '
     'first:, second: whole games as that player against the solver, which plays evenly among its '
     'best actions or resists longest. won: games of chess from a won ending. gnugo:LEVEL: whole games '
@@ -94,7 +94,8 @@ COMMENT ON COLUMN matches.kind IS
     'requested with `zerofleet match`; it decides nothing.';
 COMMENT ON COLUMN matches.player IS
     'A model''s version (12), a version in one precision (12/int8), or an anchor: random, search (no '
-    'network), gnugo:LEVEL, uci:PROGRAM?OPTION=VALUE, gtp:COMMAND. The candidate of a promotion match.';
+    'network), gnugo:LEVEL, uci:PROGRAM?OPTION=VALUE, gtp:COMMAND, python:MODULE:CLASS. The candidate '
+    'of a promotion match.';
 COMMENT ON COLUMN matches.opponent IS
     'The opponent, written as player; in a promotion match, the model that was best.';
 COMMENT ON COLUMN matches.player_version IS 'Version of a player that is a model.';

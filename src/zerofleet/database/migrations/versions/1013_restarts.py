@@ -2,8 +2,8 @@
 
 from alembic import op
 
-revision = "1011"
-down_revision = "1010"
+revision = "1013"
+down_revision = "1012"
 branch_labels = None
 depends_on = None
 
