@@ -148,6 +148,7 @@ class ExportBounds:
     first_uid: UUID = _NO_UID
 
     def parameters(self) -> dict[str, object]:
+        """Return the parameters of a query with ``_CHOSEN``."""
         return {
             "run": self.run,
             "until": self.until,
@@ -229,7 +230,8 @@ class ExportedGames(PlayedGames):
             return stored_run(chosen[0].config)
         except ValueError as error:
             raise ConfigError(
-                f"the run '{chosen[0].name}' in the database at {self._place} cannot be read: {error}"
+                f"the database at {self._place}: the configuration of the run '{chosen[0].name}' "
+                f"cannot be read: {error}"
             ) from error
 
     def bounds(self, run: str, choice: GameChoice) -> ExportBounds:

@@ -68,6 +68,7 @@ class TrainingPositions:
 
     def __init__(self, run: RunConfig, spec: GameSpec) -> None:
         self._run = run
+        self.num_actions = spec.num_actions
         drawn = run.trainer.drawn_targets
         planes = spec.num_final_planes * spec.board_points
         self.auxiliary = {
@@ -100,13 +101,14 @@ class TrainingPositions:
             value_lambda=settings.value_lambda,
             auxiliary=settings.drawn_targets,
         )
+        starts = np.cumsum(page.searches) - page.searches
         added: list[int] = []
         rejected: list[tuple[UUID, str]] = []
         for game in np.flatnonzero(page.searches).tolist():
             if page.games["kind"][game] != "selfplay":
                 continue
             try:
-                if _add(buffer, page, game):
+                if _add(buffer, page, game, int(starts[game])):
                     added.append(game)
             except ValueError as error:
                 rejected.append((page.uids[game], str(error)))
@@ -134,13 +136,12 @@ class TrainingPositions:
         }
 
 
-def _add(buffer: ReplayBuffer, page: GamePage, game: int) -> int:
-    """Add a game of a page to a buffer, and return its number of positions.
+def _add(buffer: ReplayBuffer, page: GamePage, game: int, first: int) -> int:
+    """Add a game of a page, whose searches begin at ``first``; return its number of positions.
 
     Raises:
         ValueError: it does not replay under the rules.
     """
-    first = int(page.searches[:game].sum())
     plies = slice(first, first + int(page.searches[game]))
     offsets = page.offsets[plies.start : plies.stop + 1]
     entries = slice(int(offsets[0]), int(offsets[-1]))
@@ -164,6 +165,11 @@ def uid_texts(uids: Sequence[UUID]) -> NDArray[np.bytes_]:
     texts = np.full((len(uids), 36), ord("-"), np.uint8)
     texts[:, [place for place in range(36) if place not in _DASHES]] = digits
     return texts.view("S36")[:, 0]
+
+
+def text_bytes(texts: Sequence[str]) -> NDArray[np.bytes_]:
+    """Return texts in UTF-8, of the dtype S with the length of the longest one."""
+    return np.array([text.encode() for text in texts], np.bytes_)
 
 
 def require_pyarrow() -> None:

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import Row, TextClause, text
 
-from zerofleet.database.connection import ConnectionPool
 from zerofleet.database.binary_columns import KEEP_ROWS, array_elements, send_expression
+from zerofleet.database.connection import ConnectionPool
 from zerofleet.errors import RecordRejectedError
 from zerofleet.records import DTYPES
 
@@ -45,6 +45,7 @@ FROM (
     ORDER BY games.tx FETCH FIRST :limit ROWS WITH TIES
 ) AS page
 """
+
 
 # The lowest and highest uid of the page tell the planner which partitions to leave out; to leave
 # them out game by game would cost a third more. The arrays are sent as one string of bytes for each
