@@ -314,7 +314,7 @@ class _Tables:
         done.skip(page.unreadable)
         done.games += len(page.uids)
         done.searches += len(page.columns["ply"])
-        tables = {"games": games_table(page, self.run), "searches": searches_table(page)}
+        tables = {"games": games_table(page.games, self.run), "searches": searches_table(page)}
         if self.positions is not None:
             table, rejected = self.positions.table(page)
             done.skip(rejected)

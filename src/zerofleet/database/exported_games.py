@@ -13,7 +13,7 @@ from uuid import UUID
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection, exc, text
 
 from zerofleet.config import RunConfig, stored_run
 from zerofleet.database.binary_columns import (
@@ -22,8 +22,14 @@ from zerofleet.database.binary_columns import (
     ply_values,
     send_expression,
 )
+from zerofleet.database.connection import explain
 from zerofleet.database.played_games import PlayedGames
-from zerofleet.errors import ConfigError, RecordRejectedError
+from zerofleet.errors import (
+    ConfigError,
+    InvalidRequestError,
+    RecordRejectedError,
+    StoreReadOnlyError,
+)
 from zerofleet.records import COLUMNS, DTYPES
 
 GAME_COLUMNS = (
@@ -233,6 +239,22 @@ class ExportedGames(PlayedGames):
                 f"the database at {self._place}: the configuration of the run '{chosen[0].name}' "
                 f"cannot be read: {error}"
             ) from error
+
+    def query(self, query: str, **parameters: object) -> tuple[list[str], list[tuple[Any, ...]]]:
+        """Return the names of the columns of a query's result, and its rows.
+
+        Raises:
+            InvalidRequestError: the query is wrong, or would write.
+        """
+        try:
+            with self._transaction() as connection:
+                connection.execute(text("SET TRANSACTION READ ONLY"))
+                result = connection.execute(text(query), parameters)
+                return list(result.keys()), [tuple(row) for row in result.all()]
+        except StoreReadOnlyError as error:
+            raise InvalidRequestError(f"queries only read: {error}") from error
+        except exc.SQLAlchemyError as error:
+            raise InvalidRequestError(f"this query is wrong: {explain(error)}") from error
 
     def bounds(self, run: str, choice: GameChoice) -> ExportBounds:
         """Return the bounds of the games that are stored now, for ``page``.

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from zerofleet_core import GameSpec, ReplayBuffer
 
 from zerofleet.config import RunConfig
-from zerofleet.database.exported_games import LIST_COLUMNS, PLY_COLUMNS, GamePage
+from zerofleet.database.exported_games import LIST_COLUMNS, PLY_COLUMNS, GamePage, GameRows
 from zerofleet.errors import ConfigError
 from zerofleet.records import is_held_out
 
@@ -40,12 +40,12 @@ Table = dict[str, Column]
 """Columns of equal length by name."""
 
 
-def games_table(page: GamePage, run: RunConfig) -> Table:
-    """Return the games of a page, with the name of their run and of what it plays."""
-    count = len(page.uids)
-    games = {name: column for name, column in page.games.items() if name != "game_uid"}
-    constant = {"run": [run.name] * count, "game": [run.game.name] * count}
-    return {"game_uid": uid_texts(page.uids), **constant, **games}
+def games_table(games: GameRows, run: RunConfig) -> Table:
+    """Return games as a table, with the name of their run and of what it plays."""
+    uids = games["game_uid"]
+    others = {name: column for name, column in games.items() if name != "game_uid"}
+    constant = {"run": [run.name] * len(uids), "game": [run.game.name] * len(uids)}
+    return {"game_uid": uid_texts(uids), **constant, **others}
 
 
 def searches_table(page: GamePage) -> Table:
