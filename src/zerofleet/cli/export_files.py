@@ -42,8 +42,8 @@ from zerofleet.errors import ConfigError, RecordRejectedError
 
 PART_BYTES = 256 << 20
 """Size at which the next file of a large export begins."""
-_NPZ_BYTES = 96 << 20  # of an npz file, which is put together in memory
-_GROUP_BYTES = 16 << 20  # of a row group of Parquet, in memory
+_NPZ_BYTES = 96 << 20  # an npz file is put together in memory
+_GROUP_BYTES = 16 << 20  # size of a row group of Parquet in memory
 _INCOMPLETE = ".incomplete"
 _RECORDS = {"sgf": SGF, "pgn": PGN}
 _LINE_SECONDS = 1.0
@@ -51,7 +51,7 @@ _LINE_SECONDS = 1.0
 
 @dataclass(slots=True)
 class Exported:
-    """What an export has written."""
+    """The rows that an export has written."""
 
     games: int = 0
     searches: int = 0

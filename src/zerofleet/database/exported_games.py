@@ -66,9 +66,9 @@ PAGE_ENTRIES = 1_000_000
 """Approximate number of legal actions in a page, of all its searches."""
 _FIRST_PAGE_GAMES = 64
 _MOST_PAGE_GAMES = 16_384
-_COPY_HEADER_BYTES = 19  # of COPY's binary format: signature, flags, length of the extension
+_COPY_HEADER_BYTES = 19  # COPY's binary format: signature, flags, length of the extension
 _NO_UID = UUID(int=0)
-_CSV_ENTRY_BYTES = 12  # of a legal action, roughly
+_CSV_ENTRY_BYTES = 12  # a legal action takes about this many
 
 GameRows = dict[str, list[Any]]
 """The columns ``GAME_COLUMNS``, each with one entry for each game."""
@@ -88,7 +88,7 @@ _FIRST_OF_NEWEST = f"""
 SELECT g.game_uid FROM games AS g WHERE {_CHOSEN}
 ORDER BY g.game_uid DESC OFFSET :games - 1 LIMIT 1
 """
-# For each game a look into the primary key, whose order is that of the plies: nothing is sorted.
+# For each game a look into the primary key, which has the plies in order: nothing is sorted.
 # The lowest and highest uid tell the planner which partitions to leave out.
 _SEARCHES = """
 FROM unnest(%(uids)s::uuid[]) AS chosen (uid)
@@ -135,7 +135,7 @@ class GameChoice:
     Args:
         since: only games that were stored at this time or later.
         model: only games in which this model version moved first, or as either player of a match.
-        limit: at most this many games: those that began last.
+        limit: at most this many games, the ones that began last.
     """
 
     since: datetime | None = None

@@ -10,7 +10,7 @@ from zerofleet.games.board import EMPTY, BoardAction, BoardGrid, BoardPosition, 
 
 _CELL = 40
 _NAMES = 18  # for the names of rows and columns
-_LINE_HEIGHT = 17  # of a game that is shown as text
+_LINE_HEIGHT = 17  # a game may be shown as text
 _CHESS_MEN = {"k": "♚", "q": "♛", "r": "♜", "b": "♝", "n": "♞", "p": "♟"}
 # Field, second field, lines, pieces of the first and the second player, as on the dashboard.
 _PLAIN = ("#eceff1", "#cfd8dc", "#90a4ae", "#22272b", "#fbfbf8")
@@ -20,7 +20,7 @@ _COLOURS = {
     "frame": ("#35588a", "#35588a", "#27436b", "#c8382f", "#f2c230"),
     "chequered": ("#e9e3d3", "#a9b6a0", "#a9b6a0", "#fdfdfb", "#23272a"),
 }
-_MARK_COLOURS = ("#01579b", "#c2410c")  # of X and O
+_MARK_COLOURS = ("#01579b", "#c2410c")  # X and O
 _LAST, _VISITED = "#d84315", "#0277bd"
 
 
