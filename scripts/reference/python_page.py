@@ -86,10 +86,10 @@ def render() -> str:
             CLIENT,
             *_clients(),
             OPEN,
-            _directive("zerofleet.open"),
+            _directive("zerofleet.opened_run.open"),
             *(
                 _directive(f"zerofleet.opened_run.{name}")
-                for name in ("OpenedRun", "Curves", "Board")
+                for name in ("OpenedRun", "Curves", "BoardPicture")
             ),
             GAMES,
             _directive("zerofleet.games.Game"),

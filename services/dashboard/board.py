@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, cast
 
 from zerofleet.errors import ConfigError
-from zerofleet.games.board import BoardPosition, GameBoard, VariationStep
+from zerofleet.games.game_board import BoardPosition, GameBoard, VariationStep
 from zerofleet.services.dashboard.toolkit import Element, events, ui
 
 _MOST_ARROWS = 12

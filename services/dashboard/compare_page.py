@@ -9,7 +9,7 @@ from functools import partial
 
 from zerofleet.client import PlayerDescription, SearchTable
 from zerofleet.errors import ZerofleetError
-from zerofleet.games.board import GameBoard
+from zerofleet.games.game_board import GameBoard
 from zerofleet.rpc.codec import BEST
 from zerofleet.services.dashboard.board import Board, flip_button
 from zerofleet.services.dashboard.candidates import Candidate, CandidateTable, visit_marks

@@ -5,8 +5,8 @@ only from layers below its own:
 
 - ``zerofleet.services``: one package for each service. The folder is ``services`` in the
   repository, to which a symbolic link leads from here.
-- ``zerofleet.command`` and ``zerofleet.cli``: the commands a person types.
-  ``zerofleet.opened_run``: a run in a notebook.
+- ``zerofleet.command`` and ``zerofleet.opened_run``: the entry points, from a shell and from Python.
+- ``zerofleet.cli``: the commands a person types.
 - ``zerofleet.local``: embedded stores and the supervisor behind ``zerofleet up``.
 - ``zerofleet.exam``: a player's error rate against perfect play, and its games against GNU Go.
 - ``zerofleet.match``: games between two players, and the players that never change.
@@ -36,37 +36,14 @@ only from layers below its own:
 Below them all is ``zerofleet_core``, the C++ search and rules.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from zerofleet.opened_run import OpenedRun
+import importlib
+from typing import Any
 
 __version__ = "1.0.0"
 
 
-def open(  # noqa: A001 - as in gzip and wave
-    source: str | Path, *, run: str | None = None, password_file: str | Path | None = None
-) -> OpenedRun:
-    """Open a run, to read its games and to use its player.
-
-    For a data folder whose run is stopped, its database is started until ``close``. Needs
-    ``zerofleet[local]`` for data folders, ``zerofleet[fleet]`` for databases, and
-    ``zerofleet[data]`` for data frames.
-
-    Args:
-        source: a data folder, the name of a run in ``zerofleet-data`` or of a trained model, or the
-            address of a Postgres database.
-        run: name of the run, for a database with several.
-        password_file: file whose first line is the password of the database.
-
-    Raises:
-        ConfigError: there is no such run.
-        StoreUnavailableError: the database does not answer.
-    """
-    from zerofleet.opened_run import OpenedRun
-
-    return OpenedRun(source, run, password_file)
+def __getattr__(name: str) -> Any:  # noqa: ANN401 - __init__.pyi has the types
+    """Import ``open`` when it is first used, because it needs much that a client does not."""
+    if name == "open":
+        return importlib.import_module("zerofleet.opened_run").open
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -19,8 +19,8 @@ from zerofleet.database.exported_games import ExportedGames, GameChoice
 from zerofleet.database.exported_tables import arrow_table, games_table, searches_table
 from zerofleet.errors import ConfigError, InvalidRequestError
 from zerofleet.games import State, parse_actions
-from zerofleet.games.board import board_of
 from zerofleet.games.board_svg import board_svg
+from zerofleet.games.game_board import board_of
 from zerofleet.local.data_folder import DataFolder
 from zerofleet.local.stores import joined
 
@@ -70,7 +70,7 @@ class Curves(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Board:
+class BoardPicture:
     """A position, which a notebook shows as a picture.
 
     Args:
@@ -95,6 +95,28 @@ class Board:
 
     def __str__(self) -> str:
         return str(State(self.game, self.actions, self.start))
+
+
+def open(  # noqa: A001 - as in gzip and wave
+    source: str | Path, *, run: str | None = None, password_file: str | Path | None = None
+) -> OpenedRun:
+    """Open a run, to read its games and to use its player: ``zerofleet.open``.
+
+    For a data folder whose run is stopped, its database is started until ``close``. Needs
+    ``zerofleet[local]`` for data folders, ``zerofleet[fleet]`` for databases, and
+    ``zerofleet[data]`` for data frames.
+
+    Args:
+        source: a data folder, the name of a run in ``zerofleet-data`` or of a trained model, or the
+            address of a Postgres database.
+        run: name of the run, for a database with several.
+        password_file: file whose first line is the password of the database.
+
+    Raises:
+        ConfigError: there is no such run.
+        StoreUnavailableError: the database does not answer.
+    """
+    return OpenedRun(source, run, password_file)
 
 
 class OpenedRun:
@@ -262,7 +284,7 @@ class OpenedRun:
         names, rows = self._opened().query(query, run=self.name, **parameters)
         return pd.DataFrame(rows, columns=names)
 
-    def board(self, line: Line = (), start: str = "") -> Board:
+    def board(self, line: Line = (), start: str = "") -> BoardPicture:
         """Return the position after a line of actions, such as the ``moves`` of a game.
 
         Args:
@@ -272,7 +294,7 @@ class OpenedRun:
         Raises:
             IllegalActionError: an action that the rules forbid.
         """
-        return Board(self.game, tuple(self._actions(line, start)), start)
+        return BoardPicture(self.game, tuple(self._actions(line, start)), start)
 
     def play(
         self,
@@ -312,7 +334,7 @@ class OpenedRun:
         start: str = "",
         version: int | str = "best",
         **options: Unpack[SearchOptions],
-    ) -> Board:
+    ) -> BoardPicture:
         """Return the position after a line of actions with a search of it; see ``play``.
 
         A notebook shows the share of the visits of each action. ``search`` of the result has the
@@ -320,7 +342,7 @@ class OpenedRun:
         """
         actions = self._actions(line, start)
         table = self._served().search(actions, start=start, version=version, **options)
-        return Board(self.game, tuple(actions), start, table)
+        return BoardPicture(self.game, tuple(actions), start, table)
 
     def _actions(self, line: Line, start: str) -> list[int]:
         if self._folder is None and self.game.startswith("python:"):

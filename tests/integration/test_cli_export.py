@@ -6,6 +6,7 @@ import csv
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
@@ -22,7 +23,13 @@ from zerofleet import games
 from zerofleet.cli import app, export_files
 from zerofleet.config import RunConfig, run_from_values
 from zerofleet.database import Database, Submission, exported_games
-from zerofleet.database.exported_games import GAME_COLUMNS, LIST_COLUMNS, PLY_COLUMNS
+from zerofleet.database.exported_games import (
+    GAME_COLUMNS,
+    LIST_COLUMNS,
+    PLY_COLUMNS,
+    ExportedGames,
+    GameChoice,
+)
 from zerofleet.errors import ConfigError
 from zerofleet.learning.window import draw, empty_buffer
 from zerofleet.records import GameRecord, is_held_out
@@ -413,3 +420,26 @@ def test_a_full_disk_leaves_nothing(
         "folder. Nothing was written\n"
     )
     assert not folder.exists()
+
+
+@pytest.mark.usefixtures("records", "small_pages")
+def test_an_interrupted_export_leaves_nothing(
+    database_url: str, run: RunConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pages = ExportedGames.pages
+
+    def interrupted(*arguments: Any) -> Iterator[Any]:
+        page = next(pages(*arguments))
+        yield page
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(ExportedGames, "pages", interrupted)
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    with ExportedGames(database_url) as database:
+        for folder in (tmp_path / "new", empty):
+            for file_format in ("parquet", "npz", "csv"):
+                with pytest.raises(KeyboardInterrupt):
+                    export_files.export_games(database, run, folder, file_format, GameChoice())
+    assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == ["empty"]
+    assert list(empty.iterdir()) == []

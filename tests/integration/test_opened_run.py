@@ -18,7 +18,7 @@ from zerofleet.games import State, names
 from zerofleet.local.data_folder import DataFolder
 from zerofleet.local.stores import joined
 from zerofleet.local.trained_models import trained_models
-from zerofleet.opened_run import Board
+from zerofleet.opened_run import BoardPicture
 
 
 @pytest.fixture(scope="module")
@@ -130,12 +130,12 @@ def test_without_pandas_one_line_names_the_extra(
 @pytest.mark.parametrize("game", [*names(), "go(size=9)", "openspiel:hex(board_size=5)"])
 def test_every_board_is_a_picture(game: str) -> None:
     first = State(game).legal_actions()[0]
-    picture = ElementTree.fromstring(Board(game, (first,))._repr_svg_())
+    picture = ElementTree.fromstring(BoardPicture(game, (first,))._repr_svg_())
     assert picture.tag == "{http://www.w3.org/2000/svg}svg"
 
 
 def test_a_board_of_a_line(database: Database, role_url: Callable[[str], str]) -> None:
     with zerofleet.open(role_url("console")) as run:
-        assert run.board([4, 0]) == run.board("b2 a1") == Board("tic_tac_toe", (4, 0))
+        assert run.board([4, 0]) == run.board("b2 a1") == BoardPicture("tic_tac_toe", (4, 0))
         with pytest.raises(IllegalActionError, match="ply 1: 'b2'"):
             run.board("b2 b2")

@@ -22,8 +22,8 @@ from zerofleet.database.exported_games import (
     CSV_HEADERS,
     ExportBounds,
     ExportedGames,
+    ExportPage,
     GameChoice,
-    GamePage,
     GameRows,
 )
 from zerofleet.database.exported_tables import (
@@ -309,7 +309,7 @@ class _Tables:
     run: RunConfig
     positions: TrainingPositions | None
 
-    def of(self, page: GamePage, done: Exported) -> dict[str, Table]:
+    def of(self, page: ExportPage, done: Exported) -> dict[str, Table]:
         """Return the tables by name, and count their rows."""
         done.skip(page.unreadable)
         done.games += len(page.uids)
@@ -323,7 +323,7 @@ class _Tables:
                 done.positions += len(table["ply"])
         return tables
 
-    def entries(self, page: GamePage) -> int:
+    def entries(self, page: ExportPage) -> int:
         """Return the size of a page, in legal actions or as large as if in legal actions."""
         if self.positions is None:
             return page.entries

@@ -165,7 +165,7 @@ class ExportBounds:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class GamePage:
+class ExportPage:
     """Games, oldest first by the time in their uid, with their searches.
 
     Args:
@@ -328,7 +328,7 @@ class ExportedGames(PlayedGames):
                 coming = pool.submit(next_page, after, games)
                 yield content
 
-    def with_searches(self, games: GameRows) -> GamePage:
+    def with_searches(self, games: GameRows) -> ExportPage:
         """Return games with their searches, as columns.
 
         A game whose rows do not fit together is left out and named in ``unreadable``.
@@ -347,7 +347,7 @@ class ExportedGames(PlayedGames):
         ]
         return _joined(*halves)
 
-    def _read_searches(self, games: GameRows) -> GamePage:
+    def _read_searches(self, games: GameRows) -> ExportPage:
         uids = games["game_uid"]
         if not uids:
             return _decoded(games, [None] * (4 + len(PLY_COLUMNS) + len(LIST_COLUMNS)))
@@ -416,7 +416,7 @@ def _fields(copied: memoryview) -> list[memoryview | None]:
     return fields
 
 
-def _decoded(games: GameRows, fields: Sequence[memoryview | None]) -> GamePage:
+def _decoded(games: GameRows, fields: Sequence[memoryview | None]) -> ExportPage:
     """Return a page from the fields of ``_COLUMNS_QUERY``.
 
     Raises:
@@ -444,7 +444,7 @@ def _decoded(games: GameRows, fields: Sequence[memoryview | None]) -> GamePage:
     )
     columns["policy_weights"] = weights
     offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(children)])
-    return GamePage(dict(games), counts, offsets, columns)
+    return ExportPage(dict(games), counts, offsets, columns)
 
 
 def _searches(games: GameRows, with_searches: bytes) -> NDArray[np.int64]:
@@ -456,8 +456,8 @@ def _searches(games: GameRows, with_searches: bytes) -> NDArray[np.int64]:
     return lengths * np.asarray([uid.bytes in found for uid in games["game_uid"]], np.int64)
 
 
-def _joined(first: GamePage, second: GamePage) -> GamePage:
-    return GamePage(
+def _joined(first: ExportPage, second: ExportPage) -> ExportPage:
+    return ExportPage(
         {name: [*column, *second.games[name]] for name, column in first.games.items()},
         np.concatenate([first.searches, second.searches]),
         np.concatenate([first.offsets, first.offsets[-1] + second.offsets[1:]]),

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from zerofleet_core import GameSpec, ReplayBuffer
 
 from zerofleet.config import RunConfig
-from zerofleet.database.exported_games import LIST_COLUMNS, PLY_COLUMNS, GamePage, GameRows
+from zerofleet.database.exported_games import LIST_COLUMNS, PLY_COLUMNS, ExportPage, GameRows
 from zerofleet.errors import ConfigError
 from zerofleet.records import is_held_out
 
@@ -48,7 +48,7 @@ def games_table(games: GameRows, run: RunConfig) -> Table:
     return {"game_uid": uid_texts(uids), **constant, **others}
 
 
-def searches_table(page: GamePage) -> Table:
+def searches_table(page: ExportPage) -> Table:
     """Return the searches of a page: a row for each ply of each game that has searches."""
     return {
         "game_uid": uid_texts(page.uids).repeat(page.searches),
@@ -82,7 +82,7 @@ class TrainingPositions:
         }
         """Widths of the auxiliary targets by name, in their order."""
 
-    def table(self, page: GamePage) -> tuple[Table | None, list[tuple[UUID, str]]]:
+    def table(self, page: ExportPage) -> tuple[Table | None, list[tuple[UUID, str]]]:
         """Return the training positions of a page's self-play games, as they were played.
 
         The replay buffer of the trainer makes them, so they are equal to the trainer's to the bit.
@@ -136,7 +136,7 @@ class TrainingPositions:
         }
 
 
-def _add(buffer: ReplayBuffer, page: GamePage, game: int, first: int) -> int:
+def _add(buffer: ReplayBuffer, page: ExportPage, game: int, first: int) -> int:
     """Add a game of a page, whose searches begin at ``first``; return its number of positions.
 
     Raises:

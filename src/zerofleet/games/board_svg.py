@@ -6,7 +6,14 @@ import math
 from collections.abc import Mapping
 from html import escape
 
-from zerofleet.games.board import EMPTY, BoardAction, BoardGrid, BoardPosition, GameBoard, Piece
+from zerofleet.games.game_board import (
+    EMPTY,
+    BoardAction,
+    BoardGrid,
+    BoardPosition,
+    GameBoard,
+    Piece,
+)
 
 _CELL = 40
 _NAMES = 18  # for the names of rows and columns
