@@ -5,7 +5,7 @@ only from layers below its own:
 
 - ``zerofleet.services``: one package for each service. The folder is ``services`` in the
   repository, to which a symbolic link leads from here.
-- ``zerofleet.command`` and ``zerofleet.opened_run``: the entry points, from a shell and from Python.
+- ``zerofleet.command`` and ``zerofleet.opened_run``: entry points, from a shell and from Python.
 - ``zerofleet.cli``: the commands a person types.
 - ``zerofleet.local``: embedded stores and the supervisor behind ``zerofleet up``.
 - ``zerofleet.exam``: a player's error rate against perfect play, and its games against GNU Go.
