@@ -28,11 +28,11 @@ from typing import Any, cast
 from playwright.sync_api import Browser, sync_playwright
 
 from bench.children import serving
-from bench.filled_run import FilledRun, fill
-from bench.games_played import RUN, run_of
+from bench.filled_run import FilledRun, filled
+from bench.games_played import RUN
 from bench.processes import family_cpu_seconds
 from bench.report import Row, game_option, parser, positive, show, told
-from bench.stores import bench_folder, postgres_of
+from bench.stores import bench_folder
 from bench.workloads import Workload
 from zerofleet.database.connection import connect
 from zerofleet.errors import ConfigError, ZerofleetError
@@ -93,14 +93,17 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Measure and print."""
     options = parse(argv)
     workload: Workload = options.workload
+    sizes = FilledRun(options.games, options.positions)
     if options.fill_only:
         options.fill_only.mkdir(parents=True, exist_ok=True)
-        with filled(options.fill_only, options):
+        with filled(options.fill_only, workload, sizes):
             print(f"filled: {options.fill_only}", file=sys.stderr)
         return
     with contextlib.ExitStack() as stack:
         folder = options.folder or stack.enter_context(bench_folder())
-        postgres = stack.enter_context(filled(folder, options))
+        postgres = stack.enter_context(
+            filled(folder, workload, sizes, {"log_min_duration_statement": "0"})
+        )
         rows = measure(postgres, folder, options)
     show(rows, f"{workload.name}, the page", COLUMNS, as_json=options.json)
 
@@ -117,21 +120,6 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     found.add_argument("--folder", type=Path, help="of the database, filled at the first time")
     found.add_argument("--fill-only", type=Path, metavar="FOLDER", help="fill it and end")
     return found.parse_args(argv)
-
-
-@contextlib.contextmanager
-def filled(folder: Path, options: argparse.Namespace) -> Generator[EmbeddedPostgres]:
-    """The database, filled if it was not."""
-    folder.mkdir(parents=True, exist_ok=True)
-    folder.chmod(0o755)  # the server's user goes through it
-    done = folder / "filled"
-    if not done.exists():
-        sizes = FilledRun(options.games, options.positions)
-        with postgres_of(run_of(options.workload), folder) as postgres:
-            found = fill(postgres, options.workload, sizes)
-        done.write_text(f"{found}\n")
-    with EmbeddedPostgres(folder / "postgres", {"log_min_duration_statement": "0"}) as postgres:
-        yield postgres
 
 
 def measure(postgres: EmbeddedPostgres, folder: Path, options: argparse.Namespace) -> list[Row]:

@@ -6,17 +6,19 @@ Games that were played are copied over the days; of their searches the newest ar
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from contextlib import closing
+from collections.abc import Generator, Mapping
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import psycopg2
 import psycopg2.extensions
 
 from bench.copied_games import PLAYED, Copying, copy_day
-from bench.games_played import RUN, played_games
+from bench.games_played import RUN, played_games, run_of
 from bench.store_worker import submit
+from bench.stores import postgres_of
 from bench.workloads import Workload
 from zerofleet.database import SelfplayDatabase
 from zerofleet.local.postgres import EmbeddedPostgres
@@ -141,6 +143,26 @@ SELECT run, version, kind, 100, 1000, 10 + 400 * exp(-version / 60.0),
 FROM models, (VALUES ('random'), ('good')) AS k (kind)
 WHERE run = %(run)s AND version %% 2 = 1 ORDER BY version;
 """
+
+
+@contextmanager
+def filled(
+    folder: Path, workload: Workload, sizes: FilledRun, settings: Mapping[str, str] | None = None
+) -> Generator[EmbeddedPostgres]:
+    """Run the Postgres of a folder, which is filled at the first time.
+
+    Args:
+        settings: of the server.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    folder.chmod(0o755)  # the server's user goes through it
+    done = folder / "filled"
+    if not done.exists():
+        with postgres_of(run_of(workload), folder) as postgres:
+            found = fill(postgres, workload, sizes)
+        done.write_text(f"{found}\n")
+    with EmbeddedPostgres(folder / "postgres", dict(settings or {})) as postgres:
+        yield postgres
 
 
 def fill(postgres: EmbeddedPostgres, workload: Workload, sizes: FilledRun) -> dict[str, object]:

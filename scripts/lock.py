@@ -96,10 +96,10 @@ LAYERS = {
     "checkout-run": Layer(("zerofleet[local]",), checkout=True),
     "checkout-torch": Layer(("torch",), ("checkout-run",), cuda=True, checkout=True),
     "checkout-test": Layer(
-        ("zerofleet[test,openspiel,s3,secrets,tensorboard]",), ("checkout-run",), checkout=True
+        ("zerofleet[test,data,openspiel,s3,secrets,tensorboard]",), ("checkout-run",), checkout=True
     ),
     "checkout-check": Layer(
-        ("zerofleet[dev,openspiel,s3,secrets,tensorboard]",), ("checkout-run",), checkout=True
+        ("zerofleet[dev,data,openspiel,s3,secrets,tensorboard]",), ("checkout-run",), checkout=True
     ),
     "checkout-browser": Layer(("zerofleet[browser]",), ("checkout-run",), checkout=True),
     "checkout-docs": Layer(("mkdocs-material", "mkdocstrings[python]"), checkout=True),

@@ -77,7 +77,7 @@ class Layer(NamedTuple):
 
 LAYERS = {
     "run": Layer("a run", Cost(130, 450)),
-    "test": Layer("the tests", Cost(145, 460)),
+    "test": Layer("the tests", Cost(215, 710)),
     "check": Layer("make check", Cost(170, 560)),
     "browser": Layer("the browser tests", Cost(55, 180)),
     "docs": Layer("the documentation", Cost(35, 160), needs_run=False),

@@ -55,6 +55,9 @@ using BatchWithOrigin =
     std::tuple<Matrix<std::uint8_t>, Matrix<float>, Array<float>, Array<std::int32_t>,
                Array<std::int32_t>, Array<std::int64_t>, Array<float>>;
 
+using AllPositions = std::tuple<Matrix<std::uint8_t>, Matrix<float>, Array<float>, Matrix<float>,
+                                Array<std::int32_t>, Array<std::int64_t>>;
+
 AuxiliaryTargets to_auxiliary(const std::vector<std::string>& names) {
   AuxiliaryTargets targets;
   for (const std::string& name : names) {
@@ -163,6 +166,29 @@ BatchWithOrigin sample_with_plies(const ReplayBuffer& buffer, std::int64_t batch
           to_array(std::move(results))};
 }
 
+AllPositions all_positions(const ReplayBuffer& buffer) {
+  Rows rows(buffer, buffer.positions());
+  std::vector<float> auxiliary(rows.count * static_cast<std::size_t>(buffer.auxiliary_width()));
+  std::vector<std::int32_t> plies(rows.count);
+  std::vector<std::int32_t> lengths(rows.count);
+  std::vector<std::int64_t> games(rows.count);
+  {
+    const nb::gil_scoped_release release;
+    TrainingBatch batch = rows.batch();
+    batch.auxiliary_targets = auxiliary;
+    batch.plies = plies;
+    batch.game_lengths = lengths;
+    batch.game_indices = games;
+    buffer.read(batch);
+  }
+  return {to_matrix(std::move(rows.observations), rows.count),
+          to_matrix(std::move(rows.policy_targets), rows.count),
+          to_array(std::move(rows.value_targets)),
+          to_matrix(std::move(auxiliary), rows.count),
+          to_array(std::move(plies)),
+          to_array(std::move(games))};
+}
+
 }  // namespace
 }  // namespace zerofleet
 
@@ -241,6 +267,14 @@ void bind_replay(nb::module_& module) {
            "plies\n"
            "    [batch] int32, the index of its game among all ever added [batch] int64, and the\n"
            "    game's result [batch] float32 for the player to move.")
+      .def("all_positions", &all_positions,
+           "Return every position, oldest first, as it was played.\n\n"
+           "Returns:\n"
+           "    observations, policy_target and value_target as `sample` returns them; the\n"
+           "    auxiliary targets [positions, auxiliary_width] float32 as `sample_with_auxiliary`\n"
+           "    does; the ply [positions] int32; and the index of the game among all ever added\n"
+           "    [positions] int64.\n\n"
+           "Raises:\n    ValueError: the buffer is empty.")
       .def("sample", &sample, "batch_size"_a, "seed"_a, nb::kw_only(), "symmetry"_a = true,
            "Draw positions uniformly, with replacement.\n\n"
            "Equal content and seed give an equal batch.\n\n"

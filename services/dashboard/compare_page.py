@@ -9,8 +9,9 @@ from functools import partial
 
 from zerofleet.client import PlayerDescription, SearchTable
 from zerofleet.errors import ZerofleetError
+from zerofleet.games.game_board import GameBoard
 from zerofleet.rpc.codec import BEST
-from zerofleet.services.dashboard.board import Board, GameBoard, flip_button
+from zerofleet.services.dashboard.board import Board, flip_button
 from zerofleet.services.dashboard.candidates import Candidate, CandidateTable, visit_marks
 from zerofleet.services.dashboard.frame import (
     Frame,

@@ -12,8 +12,9 @@ from zerofleet.database.metrics import MOST_WRONG_ANSWERS, GroupErrors, WrongAns
 from zerofleet.exam import PositionKind, position_kinds
 from zerofleet.fleet.report import POSITION_WORDS, counted
 from zerofleet.games import State, parse_actions
+from zerofleet.games.game_board import GameBoard, board_of
 from zerofleet.games.notation import player_names
-from zerofleet.services.dashboard.board import Board, BoardMark, GameBoard, board_of
+from zerofleet.services.dashboard.board import Board, BoardMark
 from zerofleet.services.dashboard.frame import (
     Frame,
     NothingThereError,

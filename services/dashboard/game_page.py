@@ -25,14 +25,9 @@ from zerofleet.database.played_games import (
 )
 from zerofleet.errors import ConfigError, RecordRejectedError, ZerofleetError
 from zerofleet.games import State
+from zerofleet.games.game_board import GameBoard, board_of
 from zerofleet.games.notation import player_names, whole_number
-from zerofleet.services.dashboard.board import (
-    Board,
-    GameBoard,
-    board_of,
-    flip_button,
-    require_known,
-)
+from zerofleet.services.dashboard.board import Board, flip_button, require_known
 from zerofleet.services.dashboard.candidates import (
     Candidate,
     CandidateTable,

@@ -18,7 +18,8 @@ from zerofleet.database.matches import MATCH, PAIRS, match_of, pair_of
 from zerofleet.errors import ConfigError, IllegalActionError
 from zerofleet.fleet.figures import EvaluatorFigures
 from zerofleet.games import parse_actions
-from zerofleet.services.dashboard.board import Board, GameBoard, board_of, require_known
+from zerofleet.games.game_board import GameBoard, board_of
+from zerofleet.services.dashboard.board import Board, require_known
 from zerofleet.services.dashboard.charts import BLUE, ChartAxis, ChartLine, ChartPanel, Drawing
 from zerofleet.services.dashboard.frame import (
     HIGHEST,

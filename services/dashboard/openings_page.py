@@ -14,14 +14,8 @@ from functools import partial
 
 from zerofleet.errors import ConfigError
 from zerofleet.games import State, format_actions
-from zerofleet.services.dashboard.board import (
-    Board,
-    BoardMark,
-    GameBoard,
-    board_of,
-    flip_button,
-    require_known,
-)
+from zerofleet.games.game_board import GameBoard, board_of
+from zerofleet.services.dashboard.board import Board, BoardMark, flip_button, require_known
 from zerofleet.services.dashboard.charts import (
     BLUE,
     GREEN,

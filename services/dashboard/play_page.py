@@ -11,13 +11,9 @@ from typing import Any, Protocol
 from zerofleet.client import PlayerDescription, SearchTable
 from zerofleet.errors import ZerofleetError
 from zerofleet.games import State, spec
+from zerofleet.games.game_board import GameBoard, board_of
 from zerofleet.rpc.codec import BEST
-from zerofleet.services.dashboard.board import (
-    Board,
-    GameBoard,
-    board_of,
-    flip_button,
-)
+from zerofleet.services.dashboard.board import Board, flip_button
 from zerofleet.services.dashboard.candidates import Candidate, CandidateTable, visit_marks
 from zerofleet.services.dashboard.frame import (
     Frame,

@@ -137,9 +137,7 @@ class Worker:
         await self.restarts.read()
         _log.info("playing", worker=self._name, run=self._run.name, engines=len(self.loops))
         loops = (loop.play(self._pause) for loop in self.loops)
-        await first_of(
-            *loops, self._keep_leases(), self.resignation.watch(), self.restarts.watch()
-        )
+        await first_of(*loops, self._keep_leases(), self.resignation.watch(), self.restarts.watch())
 
     async def _register(self) -> None:
         try:
@@ -403,9 +401,7 @@ class RestartReader:
     The engines of a run without restarts are left alone.
     """
 
-    def __init__(
-        self, run: RunConfig, database: ReadRestarts, engines: Sequence[SelfPlay]
-    ) -> None:
+    def __init__(self, run: RunConfig, database: ReadRestarts, engines: Sequence[SelfPlay]) -> None:
         self._run = run.name
         self._share = run.selfplay.restart_share
         self._database = database

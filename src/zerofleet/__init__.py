@@ -5,7 +5,8 @@ only from layers below its own:
 
 - ``zerofleet.services``: one package for each service. The folder is ``services`` in the
   repository, to which a symbolic link leads from here.
-- ``zerofleet.command`` and ``zerofleet.cli``: the commands a person types.
+- ``zerofleet.command`` and ``zerofleet.opened_run``: entry points, from a shell and from Python.
+- ``zerofleet.cli``: the commands a person types.
 - ``zerofleet.local``: embedded stores and the supervisor behind ``zerofleet up``.
 - ``zerofleet.exam``: a player's error rate against perfect play, and its games against GNU Go.
 - ``zerofleet.match``: games between two players, and the players that never change.
@@ -35,4 +36,14 @@ only from layers below its own:
 Below them all is ``zerofleet_core``, the C++ search and rules.
 """
 
+import importlib
+from typing import Any
+
 __version__ = "1.0.0"
+
+
+def __getattr__(name: str) -> Any:  # noqa: ANN401 - __init__.pyi has the types
+    """Import ``open`` when it is first used, because it needs much that a client does not."""
+    if name == "open":
+        return importlib.import_module("zerofleet.opened_run").open
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

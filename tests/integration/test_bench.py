@@ -11,7 +11,18 @@ import numpy as np
 import pytest
 
 from bench import __main__ as suite
-from bench import efficiency, replay, report, retention, rules, search_match, store, train, tree
+from bench import (
+    efficiency,
+    export,
+    replay,
+    report,
+    retention,
+    rules,
+    search_match,
+    store,
+    train,
+    tree,
+)
 from bench.games_played import played_games, random_positions
 from bench.model_file import model_bytes
 from bench.targets import figures
@@ -190,6 +201,14 @@ def test_store(capsys: pytest.CaptureFixture[str]) -> None:
     assert_sane(rows, "games_per_second", "positions_per_second", "positions_per_cpu_second")
     assert_sane(rows, "worker_us_per_position", "postgres_us_per_position", "bytes_per_position")
     assert len(figures(rows)) == 1
+
+
+@pytest.mark.slow
+def test_export(capsys: pytest.CaptureFixture[str]) -> None:
+    formats = ["--formats", "csv", "npz --planes"]
+    rows = here(export.main, capsys, "--game", "tic_tac_toe", "--games", "9", *formats)
+    assert [row["format"] for row in rows] == formats[1:]
+    assert_sane(rows, "positions", "positions_per_second", "positions_per_cpu_second", "megabytes")
 
 
 @pytest.mark.fleet

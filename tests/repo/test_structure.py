@@ -17,6 +17,7 @@ SHARED_CLASS_NAMES: dict[str, str] = {}
 """Names of classes that more than one module defines, and why."""
 
 SHARED_FILE_NAMES = {
+    "export.py": COMMAND,
     "migrate.py": COMMAND,
     "sgf.py": COMMAND,
 }

@@ -15,14 +15,8 @@ from hypothesis import strategies as st
 
 from zerofleet.errors import ConfigError
 from zerofleet.games import State, names, parse_actions
-from zerofleet.services.dashboard.board import (
-    Board,
-    BoardAction,
-    BoardPosition,
-    GameBoard,
-    read_grid,
-    require_known,
-)
+from zerofleet.games.game_board import BoardAction, BoardPosition, GameBoard, read_grid
+from zerofleet.services.dashboard.board import Board, require_known
 from zerofleet.services.dashboard.toolkit import Client, ui
 
 # Style of the board, by game.

@@ -9,8 +9,8 @@ import chess
 import pytest
 
 from zerofleet.games import State
-from zerofleet.services.dashboard.board import GameBoard
-from zerofleet.services.dashboard.chess_board import captured_men, checked_king
+from zerofleet.games.chess_board import captured_men, checked_king
+from zerofleet.games.game_board import GameBoard
 
 NAMES = ("White", "Black")
 VALUES = {"p": 1, "n": 3, "b": 3, "r": 5, "q": 9}

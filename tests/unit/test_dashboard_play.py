@@ -14,8 +14,9 @@ from examples.domineering import Domineering
 from zerofleet.client import PlayerDescription
 from zerofleet.config import run_from_values
 from zerofleet.games import parse_actions
+from zerofleet.games.game_board import board_of
 from zerofleet.local.processes import free_port
-from zerofleet.services.dashboard.board import Board, board_of
+from zerofleet.services.dashboard.board import Board
 from zerofleet.services.dashboard.compare_page import CompareView
 from zerofleet.services.dashboard.frame import Frame, Visit, numbered
 from zerofleet.services.dashboard.play_page import PlayView

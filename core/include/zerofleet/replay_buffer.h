@@ -62,6 +62,10 @@ class ReplayBuffer {
   // a random symmetry of the board. The same content and seed give the same batch. Throws
   // std::invalid_argument if the buffer is empty.
   virtual void sample(std::uint64_t seed, bool symmetry, const TrainingBatch& batch) const = 0;
+
+  // Fills a batch with every position, oldest first, as it was played. Throws std::invalid_argument
+  // if the batch has another number of rows.
+  virtual void read(const TrainingBatch& batch) const = 0;
 };
 
 template <Game G>
@@ -164,6 +168,17 @@ class ReplayBufferOf final : public ReplayBuffer {
       const int moved = symmetry ? static_cast<int>(random.below(symmetries)) : 0;
       write_row(position, moved, row, batch);
       if (!batch.plies.empty()) write_origin(position, row, batch);
+    }
+  }
+
+  void read(const TrainingBatch& batch) const override {
+    const std::shared_lock lock(mutex_);
+    if (batch.value_targets.size() != positions_.size()) {
+      throw std::invalid_argument("the batch has another number of rows than the buffer");
+    }
+    for (std::size_t row = 0; row < positions_.size(); ++row) {
+      write_row(positions_[row], 0, row, batch);
+      if (!batch.plies.empty()) write_origin(positions_[row], row, batch);
     }
   }
 

@@ -15,6 +15,7 @@ import typer
 from zerofleet import __version__
 from zerofleet.cli.check_network import check_network
 from zerofleet.cli.exam import exam
+from zerofleet.cli.export import export
 from zerofleet.cli.gtp import gtp
 from zerofleet.cli.match import match
 from zerofleet.cli.migrate import migrate
@@ -55,6 +56,7 @@ _EXAMPLES: dict[Callable[..., None], str] = {
     play: "zerofleet play connect_four --second",
     gtp: "zerofleet gtp go9 --simulations 400",
     uci: "zerofleet uci runs/chess.toml",
+    export: "zerofleet export connect_four --format parquet --limit 10000",
     sgf: "zerofleet sgf go9 --last 10 --folder games",
     pgn: "zerofleet pgn runs/chess.toml --last 10 --folder games",
     exam: "zerofleet exam connect_four --model all",

@@ -60,6 +60,7 @@ def write_games(
 ) -> None:
     """Write games in a format to stdout or to files."""
     from zerofleet.config import load_run
+    from zerofleet.database.played_games import PlayedGames
 
     run_file = source.run_file
     if game_uid is None and run_file is not None and (uid := _as_uid(run_file)) is not None:
@@ -71,7 +72,10 @@ def write_games(
     database_url = fleet_database(source.data, source.database_url)
     url = None if database_url is None else logged_in(database_url, source.password_file)
     written = 0
-    with _database(run_file, source.data, url, file.suffix) as (run, database):
+    with (
+        run_database(run_file, source.data, url, file.suffix) as (run, address),
+        PlayedGames(address) as database,
+    ):
         file.require(run.game.name)
         chosen = database.last_played(run.name, last or 1) if game_uid is None else [game_uid]
         for uid in chosen:
@@ -115,27 +119,21 @@ def _write(folder: Path, name: str, text: str) -> None:
 
 
 @contextlib.contextmanager
-def _database(
+def run_database(
     run_file: Path | None, data: Path | None, database_url: str | None, command: str
-) -> Generator[tuple[RunConfig, PlayedGames]]:
-    """Yield the run and its stored games."""
+) -> Generator[tuple[RunConfig, str]]:
+    """Yield the run and the URL of its database, started for the time if the run is stopped."""
     from zerofleet.config import load_run
-    from zerofleet.database.played_games import PlayedGames
     from zerofleet.local.stores import joined
 
     if database_url is not None:
         if run_file is None and not in_fleet(data):
             raise ConfigError("--database-url needs the run file too, for the name of the run")
-        run = load_run(run_file or fleet_settings(None).run_file)
-        with PlayedGames(database_url) as database:
-            yield run, database
+        yield load_run(run_file or fleet_settings(None).run_file), database_url
         return
     folder = chosen_folder(data, run_file)
-    with (
-        joined(folder, command) as running,
-        PlayedGames(running.database_urls["console"]) as database,
-    ):
-        yield folder.read_run(), database
+    with joined(folder, command) as running:
+        yield folder.read_run(), running.database_urls["console"]
 
 
 def _as_uid(text: Path) -> UUID | None:

@@ -209,7 +209,7 @@ def _lone_inference(folder: DataFolder, running: Running) -> Generator[tuple[str
     process = start_child(program.arguments, program.environment, program.log)
     try:
         deadline = time.monotonic() + _READY_SECONDS
-        while not asyncio.run(_is_ready(address, folder.run)):
+        while not _is_ready(address, folder.run):
             if process.poll() is not None or time.monotonic() > deadline:
                 raise ConfigError(f"the inference service does not start: {program.last_words()}")
             time.sleep(0.1)
@@ -226,8 +226,9 @@ def _programs(folder: DataFolder, running: Running, address: str) -> LocalProgra
     return LocalPrograms(folder, urls, address)
 
 
-async def _is_ready(address: str, run: str) -> bool:
-    from zerofleet.client import AsyncModel
+def _is_ready(address: str, run: str) -> bool:
+    from zerofleet.client import Model
 
-    async with AsyncModel(address, run) as model:
-        return await model.server_ready()
+    # The blocking client also works in a notebook, whose thread runs an event loop.
+    with Model(address, run) as model:
+        return model.server_ready()

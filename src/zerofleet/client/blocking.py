@@ -294,6 +294,8 @@ class Model(Blocking[AsyncModel]):
     def __init__(self) -> None:
         """See ``AsyncModel``."""
 
+    server_ready = _blocking(AsyncModel.server_ready)
+    """See ``AsyncModel.server_ready``."""
     ready = _blocking(AsyncModel.ready)
     """See ``AsyncModel.ready``."""
     predict = _blocking(AsyncModel.predict)

@@ -31,10 +31,18 @@ WHERE g.run = :run
 """
 GAME = f"{_COLUMNS} AND g.game_uid = :game_uid"
 """Query for one game, by ``run`` and ``game_uid``; ``played_game_of`` reads it with ``PLIES``."""
-PLIES = """
-SELECT action, model_version, root_value, network_value, simulations, legal_actions, visit_counts,
-    priors
-FROM positions WHERE game_uid = :game_uid ORDER BY ply
+_PLY_COLUMNS = (
+    "action, model_version, root_value, network_value, simulations, legal_actions, visit_counts, "
+    "priors"
+)
+PLIES = f"SELECT {_PLY_COLUMNS} FROM positions WHERE game_uid = :game_uid ORDER BY ply"
+_GAMES = f"{_COLUMNS} AND g.game_uid = ANY(CAST(:game_uids AS uuid[])) ORDER BY g.game_uid"
+_PLIES_OF_GAMES = f"""
+SELECT chosen.uid, {_PLY_COLUMNS}
+FROM unnest(CAST(:game_uids AS uuid[])) AS chosen (uid)
+CROSS JOIN LATERAL (
+    SELECT * FROM positions WHERE positions.game_uid = chosen.uid ORDER BY ply OFFSET 0
+) AS p
 """
 _BEST_MOVES = 5
 
@@ -110,6 +118,25 @@ class PlayedGames(ConnectionPool):
         rows = self._rows(GAME, run=run, game_uid=str(game_uid))
         return played_game_of(rows[0], self._rows(PLIES, game_uid=str(game_uid))) if rows else None
 
+    def played_games(
+        self, run: str, game_uids: Sequence[UUID]
+    ) -> list[PlayedGame | RecordRejectedError]:
+        """Return games of a run in the order of their uids.
+
+        A game whose stored plies do not fit together is the error that says so.
+        """
+        wanted = [str(uid) for uid in game_uids]
+        plies: dict[UUID, list[Sequence[Any]]] = {}
+        for uid, *ply in self._rows(_PLIES_OF_GAMES, game_uids=wanted):
+            plies.setdefault(uid, []).append(ply)
+        found: list[PlayedGame | RecordRejectedError] = []
+        for game in self._rows(_GAMES, run=run, game_uids=wanted):
+            try:
+                found.append(played_game_of(game, plies.get(game.game_uid, [])))
+            except RecordRejectedError as error:
+                found.append(error)
+        return found
+
     def last_played(self, run: str, games: int) -> list[UUID]:
         """Return the games that were stored last, newest first."""
         rows = self._rows(
@@ -121,7 +148,7 @@ class PlayedGames(ConnectionPool):
         return [row.game_uid for row in rows]
 
 
-def played_game_of(game: Row[Any], plies: Sequence[Row[Any]]) -> PlayedGame:
+def played_game_of(game: Row[Any], plies: Sequence[Sequence[Any]]) -> PlayedGame:
     """Return a game from the row of ``GAME`` and the rows of ``PLIES``.
 
     Raises:

@@ -13,6 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import Row, TextClause, text
 
+from zerofleet.database.binary_columns import (
+    KEEP_ROWS,
+    array_elements,
+    ply_values,
+    send_expression,
+)
 from zerofleet.database.connection import ConnectionPool
 from zerofleet.errors import RecordRejectedError
 from zerofleet.records import DTYPES
@@ -23,20 +29,10 @@ AskedColumn = Literal["to_play", "root_value"]
 # Columns of a game that the trainer reads for each ply.
 _PLY_COLUMNS = ("action", "full_search", "to_play", "root_value")
 _ACTION_COLUMNS = ("legal_actions", "visit_counts", "policy_weights")
-_SENT = {"int8": "int2send", "int16": "int2send", "bool": "boolsend", "float32": "float4send"}
-_READ = {"int8": ">i2", "int16": ">i2", "bool": "?", "float32": ">f4"}  # no type of one byte
 
 
 def _wanted(columns: Sequence[str], asked: Sequence[AskedColumn]) -> list[str]:
     return [name for name in columns if name in asked or name not in get_args(AskedColumn)]
-
-
-def _sent(name: str) -> str:
-    """Return the expression that sends a column as the bytes of its numbers or arrays."""
-    if name in _ACTION_COLUMNS:
-        # Null: no array, the visit counts are the target.
-        return f"coalesce(string_agg(array_send({name}), ''), '') AS {name}"
-    return f"string_agg({_SENT[DTYPES[name].name]}({name}), '') AS {name}"
 
 
 # Whole transactions (WITH TIES), and only transactions that no open one can precede.
@@ -54,13 +50,6 @@ FROM (
     ORDER BY games.tx FETCH FIRST :limit ROWS WITH TIES
 ) AS page
 """
-
-# make_partitions locks positions_default exclusively while it moves rows to a new partition.
-# Without a lock, a query of games could be planned before such a move commits and run after it. The
-# rows would be missing from the table it reads, and the game would seem deleted. The lock is a
-# separate statement, so that the query is planned and takes its snapshot with the locks held.
-# Positions come first, as in drop_partition.
-_KEEP_ROWS = "LOCK TABLE ONLY positions, ONLY positions_default IN ACCESS SHARE MODE"
 
 
 # The lowest and highest uid of the page tell the planner which partitions to leave out; to leave
@@ -108,7 +97,7 @@ SELECT
     (SELECT array_agg(start ORDER BY tx, game_uid) FROM kept) AS starts,
     string_agg(int4send(cardinality(legal_actions)), '') AS children,
     string_agg(boolsend(policy_weights IS NOT NULL), '') AS is_weighted,
-    {", ".join(map(_sent, columns))}
+    {", ".join(f"{send_expression(name)} AS {name}" for name in columns)}
 FROM plies
 """)
 
@@ -120,10 +109,6 @@ ORDER BY games.tx DESC OFFSET :newest_games - 1 LIMIT 1
 """
 
 _BLOCKER_SECONDS = 5.0  # a transaction that stores games is faster
-
-# size of array_send's header: dimensions, flags, element type, length, lower bound
-_HEADER_BYTES = 20
-_LENGTH_BYTES = 4  # before each element
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -214,7 +199,7 @@ class WindowGames(ConnectionPool):
                 "last_uid": str(last_uid),
             }
             with self._transaction() as connection:
-                connection.execute(text(_KEEP_ROWS))
+                connection.execute(text(KEEP_ROWS))
                 row = connection.execute(_read_query(asked), parameters).one()
             return _games(row, asked)
 
@@ -302,11 +287,10 @@ def _games(row: Row[Any], asked: tuple[AskedColumn, ...]) -> list[StoredGame]:
         raise RecordRejectedError(f"{len(children)} positions of {first_plies[-1]} plies")
     first_children = _starts(children)
     ply_columns = {
-        name: np.frombuffer(getattr(row, name), _READ[DTYPES[name].name]).astype(DTYPES[name])
-        for name in _wanted(_PLY_COLUMNS, asked)
+        name: ply_values(DTYPES[name], getattr(row, name)) for name in _wanted(_PLY_COLUMNS, asked)
     }
     names = _wanted(_ACTION_COLUMNS[:-1], asked)
-    action_columns = {name: _elements(row, name, children) for name in names}
+    action_columns = {name: array_elements(name, getattr(row, name), children) for name in names}
     action_columns["policy_weights"] = _policy_weights(row, children, action_columns)
     games: list[StoredGame] = []
     facts = zip(row.txs, row.results, row.reasons, row.starts, strict=True)
@@ -335,43 +319,10 @@ def _policy_weights(
     """Return the targets of all plies: their own if they have any, else the visit counts."""
     is_weighted = np.frombuffer(row.is_weighted, np.bool_)
     weights = columns["visit_counts"].copy()
-    own = _elements(row, "policy_weights", children[is_weighted])
+    own = array_elements("policy_weights", row.policy_weights, children[is_weighted])
     weights[np.repeat(is_weighted, children)] = own
     return weights
 
 
 def _starts(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
-
-
-def _elements(row: Row[Any], name: str, lengths: NDArray[np.int64]) -> NDArray[Any]:
-    """Return the elements of a column's arrays, sent in Postgres' binary form one after another.
-
-    Each array is a header, then for each element its length in bytes and its value. The headers and
-    the whole length are checked, because an array with another length than its ply's would shift
-    everything after it.
-
-    Raises:
-        RecordRejectedError: an array is not flat, holds a null, or has another length.
-    """
-    dtype = DTYPES[name]
-    size = dtype.itemsize
-    words = np.frombuffer(
-        getattr(row, name), f">i{size}"
-    )  # also for floats: the headers are integers
-    stride = (_LENGTH_BYTES + size) // size
-    head = _HEADER_BYTES // size
-    ends = np.cumsum(lengths)
-    if len(words) != len(lengths) * head + int(lengths.sum()) * stride:
-        raise RecordRejectedError(f"{name} does not fit legal_actions")
-    headers = (ends - lengths) * stride + np.arange(len(lengths)) * head
-    per_int = 4 // size  # words in each number of a header
-    low = headers[:, None] + np.arange(1, 6) * per_int - 1  # lower ends
-    dimensions, flags, _, entries, lower = words[low].T.astype(np.int64)
-    is_plain = (dimensions == 1) & (flags == 0) & (lower == 1)
-    if not (is_plain & (entries == (lengths if size == 4 else lengths.astype(np.int16)))).all():
-        raise RecordRejectedError(f"{name} does not fit legal_actions, or is no plain array")
-    before = np.repeat(np.arange(1, len(lengths) + 1), lengths)  # headers up to each element
-    each = np.arange(len(before), dtype=np.int64)
-    elements = words[before * head + each * stride + _LENGTH_BYTES // size]
-    return elements.view(dtype.newbyteorder(">")).astype(dtype)

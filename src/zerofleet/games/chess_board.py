@@ -6,7 +6,9 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from zerofleet.games import State, spec
+from zerofleet_core import State
+
+from zerofleet.games.game_specs import spec
 
 _SIZE = 8
 _VALUES = {"q": 9, "r": 5, "b": 3, "n": 3, "p": 1}  # in pawns, strongest first
