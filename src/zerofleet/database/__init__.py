@@ -31,6 +31,7 @@ from zerofleet.database.metrics import (
 )
 from zerofleet.database.migrate import check_database, migrate
 from zerofleet.database.models import ModelRow, Variant, VariantRow
+from zerofleet.database.origins import Origin
 from zerofleet.database.promotions import Promotion, PromotionChain, PromotionRow
 from zerofleet.database.resign_threshold import Resignations, ResignRow, ResignThreshold
 from zerofleet.database.retention import Kept, PartitionDrop, RemovableModel, Retentions
@@ -54,6 +55,7 @@ __all__ = [
     "MatchScore",
     "ModelName",
     "ModelRow",
+    "Origin",
     "PartitionDrop",
     "PlayerResult",
     "Promotion",

@@ -331,6 +331,11 @@ class ConnectionPool:
             if translated is None:
                 raise
             raise translated from error
+        except psycopg2.Error as error:  # of a COPY, which SQLAlchemy does not know
+            translated = _translate(error, self._place)
+            if translated is None:
+                raise
+            raise translated from error
 
 
 def require_settings(connection: Connection, where: str) -> None:

@@ -33,7 +33,7 @@ GRANT EXECUTE ON FUNCTION
 GRANT EXECUTE ON FUNCTION positions_ahead TO zerofleet_worker;
 GRANT EXECUTE ON FUNCTION submit_games TO zerofleet_evaluator;
 GRANT SELECT ON games TO zerofleet_trainer, zerofleet_evaluator;
-GRANT SELECT ON positions, positions_default TO zerofleet_trainer;
+GRANT SELECT ON positions, positions_default, origins TO zerofleet_trainer;
 GRANT SELECT, INSERT ON unreadable_games, rejected_games TO zerofleet_trainer;
 GRANT EXECUTE ON FUNCTION window_end TO zerofleet_trainer;
 GRANT EXECUTE ON FUNCTION window_blocker TO zerofleet_trainer, zerofleet_console, zerofleet_visitor;
