@@ -14,6 +14,7 @@ from tests.support.databases import (
     NAMES_BEFORE_1006,
     NO_ENGINES_BEFORE_1008,
     NO_EXAM_GROUPS_BEFORE_1009,
+    NO_GIVEN_GAMES_BEFORE_1011,
     NO_OWN_LOSSES_BEFORE_1010,
     NO_STARTS_BEFORE_1007,
 )
@@ -107,6 +108,7 @@ def test_a_database_that_holds_faulty_runs_starts_and_says_so(
     ask(database, "UPDATE definitions SET digest = 'other'")
     ask(database, "UPDATE alembic_version SET version_num = '1003'")
     for statement in (
+        *NO_GIVEN_GAMES_BEFORE_1011,
         *NO_OWN_LOSSES_BEFORE_1010,
         *NO_EXAM_GROUPS_BEFORE_1009,
         *NO_ENGINES_BEFORE_1008,

@@ -231,7 +231,7 @@ def _copy(
     assert origin is not None
     if not state.is_finished:
         limit = chunk_games(window, spec(new.run.game.name).num_actions)
-        counter, tries, chunks = Counter("copied", origin.asked), Tries(), 0
+        counter, tries, chunks = Counter("copied", origin.chosen), Tries(), 0
         while state.next_tx < state.last_tx:
             state = tries(partial(database.copy_chunk, other.database, other.run, name, limit))
             counter.show(state.games + state.left_out)

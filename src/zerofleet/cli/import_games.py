@@ -90,7 +90,7 @@ def import_games(
                 place=str(files[0].resolve().parent),
                 source_id=hashlib.sha256(keys.encode()).hexdigest(),
                 retrain=retrain,
-                asked=len(found) + bad.number,
+                chosen=len(found) + bad.number,
             )
             target.keep()
             if not state.is_finished:

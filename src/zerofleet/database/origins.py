@@ -25,10 +25,11 @@ CHUNK_ENTRIES = 1_000_000
 _MOST_CHUNK_GAMES = 2_000
 
 _COLUMNS = (
-    "kind, source, place, asked, games, positions, left_out, retrain, first_game, last_game, "
+    "kind, source, place, chosen, games, positions, left_out, retrain, first_game, last_game, "
     "first_at, last_at, began_at, finished_at"
 )
-_ORIGIN = f"SELECT {_COLUMNS} FROM origins WHERE run = :run"
+ORIGIN = f"SELECT {_COLUMNS} FROM origins WHERE run = :run"
+"""Query for the origin of a run's given games; ``Origin`` takes its columns."""
 
 # The newest games that the new run's window can hold. Positions without a full search are no
 # training targets, so more plies are needed.
@@ -142,7 +143,7 @@ class Origin:
     kind: Literal["fork", "import"]
     source: str  # name of the other run; or the files
     place: str  # data folder or database of the other run; or the folder of the files
-    asked: int  # games of the window or the files
+    chosen: int  # games of the window or the files
     games: int  # games that are here
     positions: int  # positions to train on in them
     left_out: int  # games whose searches were dropped, or which do not replay
@@ -223,7 +224,7 @@ class Origins(ConnectionPool):
 
     def origin(self, run: str) -> Origin | None:
         """Return where the run's given games come from; None: it has none."""
-        rows = self._rows(_ORIGIN, run=run)
+        rows = self._rows(ORIGIN, run=run)
         return Origin(*rows[0]) if rows else None
 
     def whole_origin(self, run: str) -> Origin | None:
@@ -287,7 +288,7 @@ class GivenGames(Origins):
         source_id: str,
         retrain: bool,
         window: SourceWindow | None = None,
-        asked: int = 0,
+        chosen: int = 0,
     ) -> CopyState:
         """Begin to give games to a run that has none, or go on where an earlier call stopped.
 
@@ -299,7 +300,7 @@ class GivenGames(Origins):
             source_id: the same for a repetition with the same source only.
             retrain: whether the run plays no games itself.
             window: games of the other run; a repetition keeps the window of the first call.
-            asked: games of the files.
+            chosen: games of the files.
 
         Raises:
             ConfigError: the run has begun already, or with another source.
@@ -326,7 +327,7 @@ class GivenGames(Origins):
                     "place": place,
                     "source_id": source_id,
                     "retrain": retrain,
-                    "asked": window.games if window else asked,
+                    "chosen": window.games if window else chosen,
                     "first_game": str(window.first_game) if window else None,
                     "last_game": str(window.last_game) if window else None,
                     "first_at": window.first_at if window else None,

@@ -186,7 +186,7 @@ COMMENT ON COLUMN origins.first_game IS
 COMMENT ON COLUMN origins.last_game IS 'Last game of that window; null: an import.';
 COMMENT ON COLUMN origins.first_at IS 'When the first game was stored there.';
 COMMENT ON COLUMN origins.last_at IS 'When the last game was stored there.';
-COMMENT ON COLUMN origins.asked IS 'Games of the window or of the files, before any was left out.';
+COMMENT ON COLUMN origins.chosen IS 'Games of the window or of the files, before any was left out.';
 COMMENT ON COLUMN origins.games IS 'Games copied or imported so far.';
 COMMENT ON COLUMN origins.positions IS 'Positions to train on in these games.';
 COMMENT ON COLUMN origins.left_out IS

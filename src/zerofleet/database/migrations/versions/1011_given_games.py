@@ -28,7 +28,7 @@ def upgrade() -> None:
             last_game uuid,
             first_at timestamptz,
             last_at timestamptz,
-            asked bigint NOT NULL CHECK (asked >= 0),
+            chosen bigint NOT NULL CHECK (chosen >= 0),
             games bigint NOT NULL DEFAULT 0 CHECK (games >= 0),
             positions bigint NOT NULL DEFAULT 0 CHECK (positions >= 0),
             left_out bigint NOT NULL DEFAULT 0 CHECK (left_out >= 0),
