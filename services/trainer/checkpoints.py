@@ -393,7 +393,7 @@ class Resumed:
     checkpoints: Checkpoints
     published: Sequence[ModelRow]
     next_tx: int  # the window begins with the games after this transaction
-    origin: Origin | None = None  # of games that the run did not play
+    origin: Origin | None = None  # where given games come from
 
 
 def take_over(run: RunConfig, stores: TrainerStores, team: Team) -> Resumed:

@@ -53,7 +53,7 @@ def fork(
     data: NewData = None,
     games: Annotated[
         int | None,
-        typer.Option(min=1, help="Most games, the newest ones [those that fit the new window]."),
+        typer.Option(min=1, help="Most games, the newest ones [all that fit the new window]."),
     ] = None,
     retrain: Retrain = False,
     override: OverrideOption = None,

@@ -331,7 +331,7 @@ class ConnectionPool:
             if translated is None:
                 raise
             raise translated from error
-        except psycopg2.Error as error:  # of a COPY, which SQLAlchemy does not know
+        except psycopg2.Error as error:  # from COPY, which SQLAlchemy does not know
             translated = _translate(error, self._place)
             if translated is None:
                 raise

@@ -283,9 +283,9 @@ class Learner:
             raise ConfigError(
                 f"the checkpoint has a different network ({difference}). Restore [network] of the "
                 "run file, and which of trainer.soft_policy_weight, opponent_policy_weight, "
-                "final_planes_weight and final_score_weight are above 0; or fork the run: `zerofleet "
-                "fork RUN --to NEW.toml` starts one that learns from the same games. An upgrade "
-                "that changes a game's input planes also needs a new run (CHANGELOG.md)"
+                "final_planes_weight and final_score_weight are above 0; or start a new run "
+                "from its games: `zerofleet fork RUN --to NEW.toml`. An upgrade that changes a "
+                "game's input planes also needs a new run (CHANGELOG.md)"
             )
         self.network.load_state_dict(weights)
         for name, average in self._gradient_averages().items():
