@@ -130,7 +130,8 @@ def test_a_fork_has_every_game_once_with_its_searches(
         "count(DISTINCT game_uid) AS games, min(worker) AS worker FROM games WHERE run = 'new'"
     )
     assert row == (1, "given", 0, GAMES + 2, "fork of test")
-    assert database._rows("SELECT * FROM positions_default") == []
+    outside = "SELECT FROM positions_default JOIN games USING (game_uid) WHERE run = 'new'"
+    assert database._rows(outside) == []
     origin = database.origin("new")
     assert origin is not None
     assert (origin.games, origin.left_out, origin.retrain) == (GAMES + 2, 0, False)
