@@ -12,7 +12,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from typer.testing import CliRunner
-from zerofleet_core import State
 
 from tests.integration.conftest import Train
 from tests.support.databases import DatabaseTemplate
@@ -30,6 +29,7 @@ from zerofleet.learning.window import TrainBucket, Training, Window
 pytestmark = pytest.mark.slow
 
 DEADLINE = 120.0
+GO9 = "go(size=9,komi=7)"
 GAMES = 60
 RUN_FILE = """
 name = "new"
@@ -528,7 +528,7 @@ def sgf_game(moves: str, *properties: str) -> str:
 def test_sgf_with_handicap_and_the_results_of_people(
     database: Database, database_url: str, tmp_path: Path
 ) -> None:
-    path = write_run(tmp_path, "go9(komi=7)")
+    path = write_run(tmp_path, GO9)
     games = [
         sgf_game("ee,dd,,", "RE[B+3.5]"),  # passes: the area says otherwise, people agreed
         sgf_game("ee,dd", "RE[W+R]"),
@@ -548,8 +548,9 @@ def test_sgf_with_handicap_and_the_results_of_people(
     run.trainer.__dict__["held_out_share"] = 0.0
     samples = imported(database, run)
     assert len(samples) == 8
-    after = State("go9(komi=7)", [40])
-    assert any(value == -1.0 for moves, _, value in samples if moves == "40") or after.ply
+    # The next player lost the first game, and won the second and, as Black, the third.
+    assert [value for moves, _, value in samples if moves == "40"] == [-1.0, 1.0, 1.0]
+    assert sorted(value for moves, _, value in samples if not moves) == [-1.0, -1.0, 1.0]
 
 
 @pytest.mark.parametrize(
@@ -567,7 +568,7 @@ def test_sgf_with_handicap_and_the_results_of_people(
 def test_bad_sgf_is_refused(
     database: Database, database_url: str, tmp_path: Path, text: str, reason: str
 ) -> None:
-    path = write_run(tmp_path, "go9(komi=7)")
+    path = write_run(tmp_path, GO9)
     file = tmp_path / "a.sgf"
     file.write_text(text)
     status, said = import_files(database_url, path, file)
