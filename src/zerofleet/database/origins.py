@@ -110,7 +110,7 @@ FROM chunk AS c CROSS JOIN LATERAL (
 ) AS p
 """
 # Name of each column, and its value in the copy.
-_GAME_COLUMNS = {
+_GAME_COLUMNS: dict[str, str | None] = {
     "game_uid": "new_uid",
     "run": "{to}::text",
     "kind": "'given'::text",
@@ -123,7 +123,7 @@ _GAME_COLUMNS = {
     ),
     **dict.fromkeys(("began_at", "opening_plies", "start")),
 }
-_POSITION_COLUMNS = {
+_POSITION_COLUMNS: dict[str, str | None] = {
     "game_uid": "c.new_uid",
     **dict.fromkeys(("ply", "action", "to_play")),
     "model_version": "0",
