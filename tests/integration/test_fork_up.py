@@ -15,7 +15,7 @@ WIDER = ("--set", "search.num_simulations=10", "--set", "network.channels=16")
 SOON = ("--no-dashboard", "--set", "trainer.publish_every_steps=50")
 SOON += ("--set", "trainer.min_positions=500")
 
-pytestmark = [pytest.mark.slow, pytest.mark.fleet]
+pytestmark = [pytest.mark.slow, pytest.mark.fleet, pytest.mark.timeout(1800)]
 
 
 def ask(*arguments: object, status: int = 0) -> str:
@@ -23,7 +23,7 @@ def ask(*arguments: object, status: int = 0) -> str:
         [sys.executable, "-m", "zerofleet.cli", *map(str, arguments)],
         capture_output=True,
         text=True,
-        timeout=400,
+        timeout=800,
         check=False,
     )
     answer = completed.stdout + completed.stderr
