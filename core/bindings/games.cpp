@@ -155,7 +155,9 @@ void bind_game(nb::module_& module) {
       .def_prop_ro("plies", &C::plies)
       .def_ro("result", &C::result,
               "+1: the first player won, -1: the second, 0: a draw; None: unfinished.")
-      .def_ro("reason", &C::reason, "'rules', or 'resign': the player to move resigned.")
+      .def_ro(
+          "reason", &C::reason,
+          "'rules'; 'resign': the player to move resigned; 'adjudicated': the result was given.")
       .def_ro("start", &C::start, "Start position of the game; empty: the usual start.")
       .def_ro("resign_threshold", &C::resign_threshold,
               "v_resign when the game began; None: no player could resign.")

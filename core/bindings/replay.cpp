@@ -79,7 +79,8 @@ AuxiliaryTargets to_auxiliary(const std::vector<std::string>& names) {
 int add(ReplayBuffer& buffer, const ColumnIn<std::int16_t>& action, int result,
         const ColumnIn<bool>& full_search, const ColumnIn<std::int32_t>& offsets,
         const ColumnIn<std::int16_t>& legal_actions, const ColumnIn<std::int32_t>& policy_weights,
-        const std::optional<ColumnIn<float>>& root_value, bool resigned, const std::string& start) {
+        const std::optional<ColumnIn<float>>& root_value, bool resigned, const std::string& start,
+        bool adjudicated) {
   const StoredGame game{.action = span_of(action),
                         .result = result,
                         .full_search = span_of(full_search),
@@ -88,6 +89,7 @@ int add(ReplayBuffer& buffer, const ColumnIn<std::int16_t>& action, int result,
                         .policy_weights = span_of(policy_weights),
                         .root_value = root_value ? span_of(*root_value) : std::span<const float>{},
                         .resigned = resigned,
+                        .adjudicated = adjudicated,
                         .start = start};
   const nb::gil_scoped_release release;
   return buffer.add(game);
@@ -220,7 +222,7 @@ void bind_replay(nb::module_& module) {
            nb::arg("full_search").noconvert(), nb::arg("offsets").noconvert(),
            nb::arg("legal_actions").noconvert(), nb::arg("policy_weights").noconvert(),
            nb::kw_only(), nb::arg("root_value").noconvert().none() = nb::none(),
-           "resigned"_a = false, "start"_a = "",
+           "resigned"_a = false, "start"_a = "", "adjudicated"_a = false,
            "Store a finished game and return its number of training positions.\n\n"
            "Args:\n"
            "    action: [plies] int16.\n"
@@ -234,7 +236,9 @@ void bind_replay(nb::module_& module) {
            "    root_value: [plies] float32, the searched values for the player to move; required\n"
            "        if value_lambda is below 1.\n"
            "    resigned: whether the player to move after the last action resigned.\n"
-           "    start: the game's start position; empty: the usual start.\n\n"
+           "    start: the game's start position; empty: the usual start.\n"
+           "    adjudicated: whether the result was given. Then it may differ from the last\n"
+           "        position's, and that position may be unfinished.\n\n"
            "Raises:\n"
            "    ValueError: the game does not replay under the rules; names ply and reason.\n"
            "    TypeError: a column has another dtype.")

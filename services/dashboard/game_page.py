@@ -58,7 +58,8 @@ from zerofleet.services.dashboard.toolkit import events, ui
 
 _BLUNDER = 0.4  # loss of value, for the player who moves
 _COLOURS = (BLUE, ORANGE, PURPLE)  # colours of the curves
-_KINDS = {**MATCH_KINDS, "selfplay": "self-play"}
+_KINDS = {**MATCH_KINDS, "selfplay": "self-play", "given": "game of another run or a file"}
+_NOT_OURS = "no model of this run"
 _OWN = "own"
 _OWN_WORDS = "the players' own"
 _OWN_SHOWN = "The players' own values are shown instead."
@@ -151,7 +152,7 @@ class WalkedGame:
     def name_of(self, opinion: Opinion) -> str:
         """Return the name of the owner of an opinion."""
         if opinion.player is None:
-            return f"model {opinion.model_version}"
+            return f"model {opinion.model_version}" if opinion.model_version else _NOT_OURS
         return f"{self.names[opinion.player]} ({self.players[opinion.player].removeprefix('the ')})"
 
 
@@ -215,6 +216,8 @@ def _walked(played: PlayedGame, match: Sequence[Any]) -> WalkedGame:
     kind = played.kind
     first, second = played.first_model, played.second_model
     names = (f"model {first}", f"model {first if second is None else second}")
+    if kind == "given":
+        names = (_NOT_OURS, _NOT_OURS)
     for row in match:
         kind = row.kind
         player, opponent = player_words(row.player), player_words(row.opponent)

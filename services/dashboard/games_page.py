@@ -29,7 +29,7 @@ from zerofleet.services.dashboard.toolkit import Table, TableColumn, events, ui
 
 PAGE_GAMES = 50
 MOST_LOOKED_AT = 20_000
-KINDS = ("selfplay", "match", "gate", "rating", "trial")
+KINDS = ("selfplay", "given", "match", "gate", "rating", "trial")
 RESULTS = {"first": 1, "draw": 0, "second": -1}
 _SHOWN_MOVES = 60  # characters
 
@@ -65,6 +65,7 @@ SELECT
 _CHOICES = {
     **MATCH_KINDS,
     "selfplay": "self-play",
+    "given": "given game",
     "match": "any match",
     **REASONS,
 }
@@ -174,7 +175,8 @@ def statement_of(chosen: GameFilter, before: str | None) -> tuple[str, dict[str,
     }
     where = ["run = :run"]
     if chosen.kind is not None:
-        where.append("kind = 'selfplay'" if chosen.kind == "selfplay" else "kind = 'match'")
+        is_match = chosen.kind not in ("selfplay", "given")
+        where.append(f"kind = '{'match' if is_match else chosen.kind}'")
     if chosen.day is not None:
         where.append("ingested_at >= :day AND ingested_at < :next_day")
         start = datetime(chosen.day.year, chosen.day.month, chosen.day.day, tzinfo=UTC)
@@ -217,6 +219,8 @@ def _listed(values: dict[str, Any]) -> ListedGame:
     first, second = values["first_model"], values["second_model"]
     if values["match_kind"] is not None:
         players = f"{player_words(values['player'])} and {player_words(values['opponent'])}"
+    elif values["kind"] == "given":
+        players = "no model of this run"
     else:
         players = f"model {first}" if second in (None, first) else f"models {first} and {second}"
     return ListedGame(

@@ -52,7 +52,7 @@ MATCH_COLUMNS = (
 KINDS = ("gate", "rating", "trial")
 MATCH_KINDS = {"gate": "promotion match", "rating": "rating games", "trial": "test match"}
 """Words for the kinds of matches."""
-REASONS = {"rules": "the rules", "resign": "resignation"}
+REASONS = {"rules": "the rules", "resign": "resignation", "adjudicated": "the file's result"}
 """Words for the reasons why games end."""
 PAGE_MATCHES = 30
 _SHOWN_GAMES = 30

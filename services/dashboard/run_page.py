@@ -464,6 +464,7 @@ class RunView:
             )
             ui.switch("Smoothed", value=True, on_change=self._choose_smooth).props("dense")
             self._read_so_far = ui.label().classes("zf-note").props('role="status"')
+        self._origin = ui.label().classes("zf-note")
         self._warned: Sequence[TrainingWarning] = ()
         self._warnings = ui.element("div").classes("zf-warnings").props('role="status"')
         with ui.element("div").classes("zf-panels"):
@@ -476,6 +477,8 @@ class RunView:
         """Draw the current curves."""
         self._curves = curves
         self._say_read_so_far()
+        self._origin.set_text(f"Begins with {curves.origin}." if curves.origin else "")
+        self._origin.set_visibility(curves.origin is not None)
         self._warn()
         drawings = RunDrawings(curves, self._scale, self._smooth)
         for panel, draw in self._panels:

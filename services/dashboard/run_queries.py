@@ -13,6 +13,7 @@ from datetime import datetime
 from sqlalchemy import Row
 
 from zerofleet.database.metrics import TRAINING_WARNINGS, TrainingWarning
+from zerofleet.database.origins import ORIGIN, Origin
 from zerofleet.fleet.report import POSITION_WORDS
 from zerofleet.services.dashboard.sources import GameCount, Sources
 
@@ -223,6 +224,8 @@ class RunCurves:
     ratings: Sequence[Row[tuple[object, ...]]] = ()
     anchors: dict[str, float] = field(default_factory=dict[str, float])
     warnings: Sequence[TrainingWarning] = ()
+    origin: str | None = None
+    """Games that the run learns from and did not play; None: there are none."""
     exams: Sequence[Row[tuple[object, ...]]] = ()
     stages: Sequence[Row[tuple[object, ...]]] = ()
     resignations: Sequence[Row[tuple[object, ...]]] = ()
@@ -264,6 +267,7 @@ class CurveReader:
             ratings=await ask(_RATINGS, run=run, most=MOST_POINTS),
             anchors={row.player: row.elo for row in anchors},
             warnings=[TrainingWarning(*row) for row in await ask(TRAINING_WARNINGS, run=run)],
+            origin=next((str(Origin(*row)) for row in await ask(ORIGIN, run=run)), None),
             exams=await ask(_EXAMS, run=run, most=MOST_POINTS),
             resignations=await ask(_RESIGNATIONS, run=run, most=MOST_POINTS),
             blocks=tuple(self._play.blocks),

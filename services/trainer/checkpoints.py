@@ -34,7 +34,7 @@ from torch import Tensor
 
 from zerofleet import games
 from zerofleet.config import INITIAL_WEIGHTS, RunConfig, check_sizes
-from zerofleet.database import ModelRow, TrainerDatabase
+from zerofleet.database import ModelRow, Origin, TrainerDatabase
 from zerofleet.errors import ConfigError
 from zerofleet.learning.learner import Learner, LostWeightsError, Team
 from zerofleet.learning.overfit import OverfitWatch
@@ -393,6 +393,7 @@ class Resumed:
     checkpoints: Checkpoints
     published: Sequence[ModelRow]
     next_tx: int  # the window begins with the games after this transaction
+    origin: Origin | None = None  # where given games come from
 
 
 def take_over(run: RunConfig, stores: TrainerStores, team: Team) -> Resumed:
@@ -419,6 +420,7 @@ def take_over(run: RunConfig, stores: TrainerStores, team: Team) -> Resumed:
     database, ask = stores.database, stores.ask
     ask(lambda: database.wait_ready(0))
     ask(lambda: database.register_run(run))
+    origin = ask(lambda: database.whole_origin(run.name), "the rest of the given games")
     above = stores.checkpoints.newest_epoch()
     epoch = ask(lambda: database.acquire_fence(run.name, "trainer", above=above))
     published = ask(lambda: database.models(run.name))
@@ -432,7 +434,7 @@ def take_over(run: RunConfig, stores: TrainerStores, team: Team) -> Resumed:
         "Postgres or the store of models",
     )
     next_tx = ask(lambda: database.window_start(run.name, window_reach(run.trainer)))
-    return Resumed(epoch, training, checkpoints, published, next_tx)
+    return Resumed(epoch, training, checkpoints, published, next_tx, origin)
 
 
 def _bucket(run: RunConfig) -> TrainBucket:

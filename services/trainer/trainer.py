@@ -11,7 +11,7 @@ from zerofleet import games
 from zerofleet.config import ResignSection, RunConfig
 from zerofleet.database import Resignations, Restarts
 from zerofleet.errors import IncompatibleModelError, StoreUnavailableError
-from zerofleet.fleet.figures import ABSURD_LOSS, TrainerFigures
+from zerofleet.fleet.figures import ABSURD_LOSS, DemandFigures, TrainerFigures
 from zerofleet.learning.learner import Learner
 from zerofleet.learning.window import Demand, Window, sample_seed
 from zerofleet.services.trainer.checkpoints import Resumed, TrainerStores
@@ -52,7 +52,10 @@ class Trainer:
         self._epoch = resumed.epoch  # the fence epoch, not a pass over the data
         self._training = resumed.training
         self._checkpoints = resumed.checkpoints
-        self._window = window = Window(run, stores.database, resumed.training)
+        origin = resumed.origin
+        given = 0 if origin is None else origin.positions
+        self._window = window = Window(run, stores.database, resumed.training, given)
+        self._retrains = origin is not None and origin.retrain
         window.next_tx = resumed.next_tx
         self._tensorboard = tensorboard
         self._demand = Demand(self._training.bucket)
@@ -148,7 +151,8 @@ class Trainer:
             self.lacks, self.status = "", "running"
             self._train()
         elif not arrived:
-            stuck = bool(self._unpublished) or self._window.blocker is not None
+            is_kept = self._window.blocker is not None
+            stuck = bool(self._unpublished) or is_kept or self._retrains
             # Without a published model self-play produces no positions.
             self._lack(self._unpublished or missing, "blocked" if stuck else "idle")
             self._stores.stop.wait(POLL_SECONDS)
@@ -182,6 +186,8 @@ class Trainer:
         """Return positions whose samples are not drawn yet; None until the window is read."""
         if not self._window_read:
             return None
+        if self._retrains:
+            return 0.0
         bucket = self._training.bucket
         # A trainer that waits for games reports none unspent, so that self-play does not pause.
         is_hungry = self._training.watch.waits or self._missing_positions() > 0
@@ -190,6 +196,8 @@ class Trainer:
     def _missing(self) -> str:
         """Describe what is missing for the next step; empty if it can be taken now."""
         training, watch = self._training, self._training.watch
+        if self._retrains:
+            return self._missing_for_retraining()
         if watch.waits:
             self._recorder.look_again()
         if watch.waits:
@@ -202,6 +210,13 @@ class Trainer:
             return f"{missing:,} positions, and {self._window.blocker}"
         slowed = f" (slowed down: {watch.explain()})" if watch.pace < 1 else ""
         return f"{missing:,} positions{slowed}"
+
+    def _missing_for_retraining(self) -> str:
+        """Describe what is missing where the run has given games alone: nothing, or too few."""
+        least, found = self._run.trainer.min_positions, self._window.trained.positions
+        if found >= least:
+            return ""
+        return f"{least - found:,} positions that the given games do not have: lower min_positions"
 
     def _lack(self, words: str, status: WorkStatus) -> None:
         """Report what is missing; log it only now and then, as it changes with every game."""
@@ -308,7 +323,8 @@ class Trainer:
             narrow=self._recorder.narrows is not None,
             train=measured.get("train"),
             held_out=measured.get("held_out"),
-            demand=self._demand.figures(),
+            # A run with given games alone needs no self-play.
+            demand=DemandFigures() if self._retrains else self._demand.figures(),
             variants=self._variants.figures,
         )
 

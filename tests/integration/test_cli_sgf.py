@@ -46,6 +46,11 @@ def records(database_url: str) -> list[GameRecord]:
     return kept
 
 
+def read_game(record: GameRecord) -> sgf.ReadGame:
+    actions = record.columns.action.tolist()
+    return sgf.ReadGame(GAME, actions, "", result=record.result)
+
+
 def wrote(*arguments: object) -> str:
     result = CliRunner().invoke(app, ["sgf", *map(str, arguments)], catch_exceptions=False)
     assert result.exit_code == 0, result.output
@@ -55,7 +60,7 @@ def wrote(*arguments: object) -> str:
 def test_a_game_by_its_uid(database_url: str, run_file: Path, records: list[GameRecord]) -> None:
     record = records[1]
     text = wrote(run_file, record.game_uid, "--database-url", database_url)
-    assert sgf.read(text) == sgf.ReadGame(GAME, record.columns.action.tolist(), "")
+    assert sgf.read(text) == read_game(record)
     game = sgfmill_sgf.Sgf_game.from_string(text)
     root, first = game.get_root(), game.get_main_sequence()[1]
     assert (root.get("PB"), root.get("PW")) == ("go5 4", "go5 4")
@@ -97,7 +102,7 @@ def test_a_game_whose_searches_are_forgotten_has_its_moves_without_comments(
         cursor.execute("DELETE FROM positions")
     for record in records:
         text = wrote(run_file, record.game_uid, "--database-url", database_url)
-        assert sgf.read(text) == sgf.ReadGame(GAME, record.columns.action.tolist(), "")
+        assert sgf.read(text) == read_game(record)
         assert "C[" not in text
         assert f"RE[{'B' if record.result == 1 else 'W'}" in text
 

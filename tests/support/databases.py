@@ -55,6 +55,14 @@ NO_EXAM_GROUPS_BEFORE_1009 = ("ALTER TABLE exams DROP COLUMN groups CASCADE",)
 """Statements that take away what revision 1009 added, except the kinds that it allows."""
 NO_OWN_LOSSES_BEFORE_1010 = ("ALTER TABLE train_metrics DROP COLUMN own_losses CASCADE",)
 """Statements that take away what revision 1010 added."""
+NO_GIVEN_GAMES_BEFORE_1011 = (
+    "DROP TABLE origins CASCADE",  # and the functions that read it
+    "DROP INDEX games_window",
+    "CREATE INDEX games_window ON games (run, tx) WHERE kind = 'selfplay'",
+    "ALTER TABLE games DROP CONSTRAINT games_kind_check, "
+    "ADD CONSTRAINT games_kind_check CHECK (kind IN ('selfplay', 'match'))",
+)
+"""Statements that take away what revision 1011 added."""
 NO_CLASSES_BEFORE_1012 = tuple(
     f"ALTER TABLE matches DROP CONSTRAINT matches_{column}_check, "
     f'ADD CONSTRAINT matches_{column}_check CHECK ({column} COLLATE "C" ~ '

@@ -52,7 +52,10 @@ def test_a_written_game_is_read_back(
 ) -> None:
     actions = random_actions(game, seed, plies)
     text = sgf.write(sgf.SgfGame(game, actions, black=black, comments=[comment] * len(actions)))
-    assert sgf.read(text) == sgf.read(text, game) == sgf.ReadGame(game, actions, "")
+    end = State(game, actions)
+    result = end.result if end.is_terminal else None
+    expected = sgf.ReadGame(game, actions, "", result=result)
+    assert sgf.read(text) == sgf.read(text, game) == expected
 
 
 @given(seed=st.integers(0, 2**32))

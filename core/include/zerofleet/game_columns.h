@@ -68,7 +68,7 @@ struct GameColumns {
   std::vector<std::int32_t> offsets = {0};
   std::int64_t game_id = 0;
   std::optional<int> result;              // nullopt: unfinished
-  std::string reason = "rules";           // or "resign"
+  std::string reason = "rules";           // or "resign", "adjudicated"
   std::string start;                      // start position; empty: the usual one
   std::optional<float> resign_threshold;  // v_resign when the game began; nullopt: none was known
   bool plays_on = false;                  // no player resigns, so that v_resign can be checked

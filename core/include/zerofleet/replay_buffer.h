@@ -251,7 +251,7 @@ class ReplayBufferOf final : public ReplayBuffer {
         stored.rows.to_play.push_back(position.to_play());
       }
     });
-    if (!game.resigned) ending = ending_targets_.read(end);
+    if (!game.resigned && !game.adjudicated) ending = ending_targets_.read(end);
     return stored;
   }
 

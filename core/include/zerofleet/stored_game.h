@@ -25,6 +25,7 @@ struct StoredGame {
   std::span<const std::int32_t> policy_weights;  // the training target, up to scale
   std::span<const float> root_value = {};        // [plies] for the player to move; empty: unknown
   bool resigned = false;                         // the player to move at the end resigned
+  bool adjudicated = false;                      // the result was given, whatever the end shows
   std::string_view start = {};                   // start position; empty: the usual one
 
   std::span<const Action> actions_at(std::size_t ply) const {
@@ -114,6 +115,13 @@ typename AnyRules::Position check_game(const AnyRules& rules, const StoredGame& 
     apply_checked(rules, position, game.action[ply]);
   }
   const std::string end = "ply " + std::to_string(game.action.size()) + ": ";
+  if (game.adjudicated) {
+    if (game.resigned) throw std::invalid_argument(end + "adjudicated and resigned");
+    if (game.result < -1 || game.result > 1) {
+      throw std::invalid_argument(end + "the record says " + std::to_string(game.result));
+    }
+    return position;
+  }
   if (position.is_terminal() == game.resigned) {
     throw std::invalid_argument(
         end + (game.resigned ? "resigned, but the game is over" : "the game is not over"));

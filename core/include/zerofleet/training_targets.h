@@ -35,7 +35,8 @@ struct AuxiliaryTargets {
   // another thing to learn, and the network cannot see which of the two it should predict.
   bool opponent_policy = false;
 
-  // Targets from the terminal position (Wu 2019, section 4.1), unless a player resigned.
+  // Targets from the terminal position (Wu 2019, section 4.1), unless a player resigned or the
+  // result was given.
   bool final_planes = false;
   bool final_score = false;
 };
@@ -71,7 +72,7 @@ inline void append_scaled(std::span<const std::int32_t> weights,
 }
 
 // What a game's terminal position tells besides the result, for the first player. Empty if a player
-// resigned.
+// resigned or the result was given.
 struct Ending {
   std::pmr::vector<std::int8_t> planes = {};  // [planes, points]
   float score = kNoTarget;

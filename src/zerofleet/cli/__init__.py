@@ -16,7 +16,9 @@ from zerofleet import __version__
 from zerofleet.cli.check_network import check_network
 from zerofleet.cli.exam import exam
 from zerofleet.cli.export import export
+from zerofleet.cli.fork import fork
 from zerofleet.cli.gtp import gtp
+from zerofleet.cli.import_games import import_games
 from zerofleet.cli.match import match
 from zerofleet.cli.migrate import migrate
 from zerofleet.cli.page import page
@@ -50,6 +52,8 @@ app = typer.Typer(
 )
 _EXAMPLES: dict[Callable[..., None], str] = {
     up: "zerofleet up runs/connect_four.toml --until 1h",
+    fork: "zerofleet fork connect_four --to bigger.toml",
+    import_games: "zerofleet import games/*.sgf --run go9.toml",
     page: "zerofleet page connect_four",
     status: "zerofleet status --watch",
     sql: "zerofleet sql -c 'SELECT count(*) FROM games'",
@@ -69,7 +73,9 @@ _EXAMPLES: dict[Callable[..., None], str] = {
 }
 """The commands in the order of the help, each with an example."""
 for command, example in _EXAMPLES.items():
-    app.command(epilog=f"\b\nExample:\n  {example}")(command)
+    # The name of a function cannot be a word of Python's.
+    name = "import" if command is import_games else None
+    app.command(name, epilog=f"\b\nExample:\n  {example}")(command)
 
 
 def _version(wanted: bool) -> None:

@@ -23,7 +23,7 @@ from zerofleet.best_pointer import BestPointer
 from zerofleet.cli.run_figures import progress
 from zerofleet.cli.terminal import echo, interruptible, stop_event
 from zerofleet.config import RunConfig
-from zerofleet.database import Database, migrate
+from zerofleet.database import Database, Origin, migrate
 from zerofleet.errors import ConfigError, StoreUnavailableError, ZerofleetError
 from zerofleet.fleet.figures import InferenceFigures
 from zerofleet.fleet.need import smaller_network
@@ -134,13 +134,15 @@ def page_command(folder: DataFolder) -> str:
 
 
 def _cost(figures: RunFigures, usage: Usage) -> list[str]:
-    if figures.games == 0:
+    if figures.games == 0 and figures.given_games == 0:
         return ["No game was finished."]
+    given = f"{counted(figures.given_games, 'given game')}, " if figures.given_games else ""
+    since = "the first start" if figures.given_games else "the first game"
     lines = [
-        f"{counted(figures.games, 'game')}, {counted(figures.models, 'model')}, "
+        f"{given}{counted(figures.games, 'game')}, {counted(figures.models, 'model')}, "
         f"{figures.promotions} promoted; "
         f"{usage.wall_seconds:.1f} s on the clock and {usage.cpu_seconds:.1f} CPU-seconds "
-        "since the first game."
+        f"since {since}."
     ]
     if figures.best_version is not None:
         lines.append(f"Best: model {figures.best_version}, Elo {elo_text(figures)}.")
@@ -269,6 +271,11 @@ class Ending:
     def is_set(self) -> bool:
         """Whether there is a condition."""
         return self._until.kind != "forever"
+
+    @property
+    def counts_games(self) -> bool:
+        """Whether the run ends at a number of games."""
+        return self._until.kind == "game"
 
     def exam(self, figures: RunFigures) -> Exam | None:
         """Return the exam that reached the goal; None if there is no goal or it is not reached.
@@ -479,6 +486,7 @@ class LocalRun:
                     "checkpoints there, or start a run with another name."
                 )
             database.make_partitions()  # with the size that this run sets, before the first game
+            self._check_origin(database.origin(self._run.name))
         urls = stores.urls
         console, root = urls.database["console"], self._folder.root
         with Monitor(self._run, console, urls.redis, root) as monitor:
@@ -502,6 +510,25 @@ class LocalRun:
             with contextlib.suppress(StoreUnavailableError):
                 figures = monitor.figures()
             return figures, report, is_reached
+
+    def _check_origin(self, origin: Origin | None) -> None:
+        """Check that all given games are there; start no self-play if the run is to have none.
+
+        Raises:
+            ConfigError: some are missing, or ``--until`` waits for games that nobody plays.
+        """
+        if origin is None:
+            return
+        if origin.finished_at is None:
+            raise ConfigError(f"the run '{self._run.name}' begins with {origin}")
+        self._progress.say(f"begins with {origin}")
+        if origin.retrain:
+            self._workers = 0
+            if self._ending.counts_games:
+                raise ConfigError(
+                    "--until with a number of games: this run learns from given games alone "
+                    "(--retrain) and plays none. Give a time, a number of steps, or budget"
+                )
 
     @contextlib.contextmanager
     def _keeping_games(self, monitor: Monitor, old_games: int, start: Start) -> Generator[None]:
@@ -620,7 +647,7 @@ class LocalRun:
                     figures = await asyncio.to_thread(monitor.figures)
                 except StoreUnavailableError:
                     figures = replace(figures, disk=monitor.disk())
-                self._meter.read(games=figures.games)
+                self._meter.read(games=figures.games + figures.given_games)
                 # In a long run each reading counts many rows: it must not occupy a core.
                 pause = max(_LOOK_SECONDS, 25 * (time.monotonic() - began))
             self._trained = self._seconds

@@ -178,6 +178,8 @@ def _figures_table(figures: RunFigures) -> Table:
     if figures.until is not None:
         table.add_row("until", _cell(figures.until))
     table.add_row("games", f"{figures.games:,} ({figures.games_per_hour:,.0f} an hour)")
+    if figures.origin is not None:
+        table.add_row("given games", _cell(figures.origin))
     table.add_row("unique games", distinct_text(figures))
     for warning, detail in figures.warnings.items():
         table.add_row("warning", _cell(warning_text(warning, detail), "yellow"))
@@ -315,6 +317,7 @@ def status_text(
     rows = {
         "run": f"{figures.run} ({figures.game}), {'running' if address else stopped}",
         "games": f"{figures.games:,} ({figures.games_last_hour:,} in the last hour)",
+        **({} if figures.origin is None else {"given games": figures.origin}),
         "unique games": distinct_text(figures),
         "draws": draws_text(figures),
         "policy entropy": entropy_text(figures),

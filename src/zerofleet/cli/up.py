@@ -91,7 +91,7 @@ def up(
     if (own := data_folder_of(run_file)) is not None:  # its last start may have been killed
         DataFolder.open(own).undo_killed_start()
     overrides = Overrides.read(override or [])
-    run = _checked_run(run_file, overrides)
+    run = checked_run(run_file, overrides)
     weights = None if start_from is None else _starting_weights(start_from, run)
     ending = parsed.of_run(run, run_file)
     with Start(data or default_folder(run.name), run, run_file, overrides) as start:
@@ -190,7 +190,7 @@ def _has_page(port: int | None) -> bool:
     return True
 
 
-def _checked_run(run_file: Path, overrides: Overrides) -> RunConfig:
+def checked_run(run_file: Path, overrides: Overrides) -> RunConfig:
     """Read the run and check everything that needs no stores or services.
 
     Raises:

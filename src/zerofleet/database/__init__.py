@@ -31,6 +31,7 @@ from zerofleet.database.metrics import (
 )
 from zerofleet.database.migrate import check_database, migrate
 from zerofleet.database.models import ModelRow, Variant, VariantRow
+from zerofleet.database.origins import Origin
 from zerofleet.database.promotions import Promotion, PromotionChain, PromotionRow
 from zerofleet.database.resign_threshold import Resignations, ResignRow, ResignThreshold
 from zerofleet.database.restarts import ReadRestarts, Restarts
@@ -55,6 +56,7 @@ __all__ = [
     "MatchScore",
     "ModelName",
     "ModelRow",
+    "Origin",
     "PartitionDrop",
     "PlayerResult",
     "Promotion",

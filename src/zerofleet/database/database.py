@@ -13,6 +13,7 @@ from zerofleet.database.finished_games import FinishedGames
 from zerofleet.database.matches import Matches, Ratings
 from zerofleet.database.metrics import Exams, Metrics
 from zerofleet.database.models import Models, NewModels
+from zerofleet.database.origins import GivenGames, Origins
 from zerofleet.database.promotions import PromotionChain, Promotions
 from zerofleet.database.resign_threshold import Resignations, ResignThreshold
 from zerofleet.database.restarts import ReadRestarts, Restarts
@@ -189,7 +190,14 @@ class InferenceDatabase(Models, PromotionChain):
 
 
 class TrainerDatabase(
-    WindowGames, Resignations, Restarts, NewModels, Retentions, Metrics, Leadership
+    WindowGames,
+    Resignations,
+    Restarts,
+    NewModels,
+    Retentions,
+    Metrics,
+    Origins,
+    Leadership,
 ):
     """The record as the trainer may use it; see ``Database``."""
 
@@ -198,7 +206,9 @@ class EvaluatorDatabase(Matches, Ratings, Exams, Models, Promotions, Leadership)
     """The record as an evaluator may use it; see ``Database``."""
 
 
-class Database(SelfplayDatabase, InferenceDatabase, TrainerDatabase, EvaluatorDatabase, Summaries):
+class Database(
+    GivenGames, SelfplayDatabase, InferenceDatabase, TrainerDatabase, EvaluatorDatabase, Summaries
+):
     """The whole record of every run, over a few connections; a context manager.
 
     Methods block: call them from a thread where an event loop runs. They raise

@@ -22,7 +22,7 @@ from zerofleet.errors import ConfigError, RecordRejectedError
 from zerofleet.games.chess import is_chess
 from zerofleet.records import GameRecord
 
-GameKind = Literal["selfplay", "match"]
+GameKind = Literal["selfplay", "match", "given"]
 SubmitStatus = Literal["stored", "duplicate", "adopted", "conflict", "rejected"]
 _T = TypeVar("_T")
 

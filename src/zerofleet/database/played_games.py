@@ -67,7 +67,7 @@ class PlayedGame:
 
     game_uid: UUID
     game: str
-    kind: str  # "selfplay" or "match"
+    kind: str  # "selfplay", "match" or "given"
     first_model: int
     second_model: int | None
     result: int  # +1 the first player won, -1 the second, 0 a draw
@@ -91,15 +91,15 @@ class Opinion:
 def opinions_of(played: PlayedGame, to_play: Sequence[int]) -> list[Opinion | None]:
     """Return the opinion behind the value of each stored ply; None without a search.
 
-    In self-play one model moves for both players, until a promotion puts another in its place. In
-    a match each player searches by itself.
+    In self-play one model moves for both players, until a promotion puts another in its place. So
+    it does in games of another run's self-play. In a match each player searches by itself.
 
     Args:
         played: the game.
         to_play: the player to move at each ply.
     """
     return [
-        Opinion(ply.model_version, None if played.kind == "selfplay" else player)
+        Opinion(ply.model_version, player if played.kind == "match" else None)
         if ply.simulations
         else None
         for ply, player in zip(played.plies, to_play, strict=False)

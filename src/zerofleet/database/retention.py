@@ -38,7 +38,7 @@ END, CASE
 END, :epoch
 FROM (
     SELECT {_FIRST} FROM (
-        SELECT game_uid, ingested_at FROM games WHERE run = :run AND kind = 'selfplay'
+        SELECT game_uid, ingested_at FROM games WHERE run = :run AND kind <> 'match'
         ORDER BY tx DESC LIMIT :window_games
     ) AS newest
 ) AS w CROSS JOIN (
@@ -49,9 +49,9 @@ FROM (
 ) AS r CROSS JOIN (
     SELECT {_FIRST} FROM (
         SELECT game_uid, ingested_at FROM games
-        WHERE run = :run AND kind = 'selfplay' AND tx >= (
+        WHERE run = :run AND kind <> 'match' AND tx >= (
             SELECT tx FROM games
-            WHERE run = :run AND kind = 'selfplay' AND tx <= CAST(CAST(:read_tx AS text) AS xid8)
+            WHERE run = :run AND kind <> 'match' AND tx <= CAST(CAST(:read_tx AS text) AS xid8)
             ORDER BY games.tx DESC OFFSET greatest(CAST(:held_games AS integer), 1) - 1 LIMIT 1
         )
     ) AS held

@@ -44,7 +44,7 @@ SELECT
     max(game_uid::text COLLATE "C") AS last_uid
 FROM (
     SELECT game_uid, tx FROM games
-    WHERE run = :run AND kind = 'selfplay'
+    WHERE run = :run AND kind <> 'match'
         AND tx > CAST(CAST(:after_tx AS text) AS xid8)
         AND tx < (SELECT window_end())
     ORDER BY games.tx FETCH FIRST :limit ROWS WITH TIES
@@ -61,8 +61,8 @@ def _read_query(asked: tuple[AskedColumn, ...]) -> TextClause:
     columns = _wanted(_PLY_COLUMNS + _ACTION_COLUMNS, asked)
     return text(f"""
 WITH page AS MATERIALIZED (
-    SELECT game_uid, tx, result, reason, length, start FROM games AS g
-    WHERE run = :run AND kind = 'selfplay'
+    SELECT game_uid, tx, kind, result, reason, length, start FROM games AS g
+    WHERE run = :run AND kind <> 'match'
         AND tx > CAST(CAST(:after_tx AS text) AS xid8)
         AND tx <= CAST(CAST(:next_tx AS text) AS xid8)
 ), kept AS MATERIALIZED (
@@ -91,6 +91,7 @@ WITH page AS MATERIALIZED (
 SELECT
     (SELECT string_agg(uuid_send(game_uid), '' ORDER BY tx, game_uid) FROM kept) AS game_uids,
     (SELECT array_agg(tx::text::bigint ORDER BY tx, game_uid) FROM kept) AS txs,
+    (SELECT array_agg(kind = 'given' ORDER BY tx, game_uid) FROM kept) AS given,
     (SELECT array_agg(result ORDER BY tx, game_uid) FROM kept) AS results,
     (SELECT array_agg(reason ORDER BY tx, game_uid) FROM kept) AS reasons,
     (SELECT array_agg(length ORDER BY tx, game_uid) FROM kept) AS lengths,
@@ -104,7 +105,7 @@ FROM plies
 
 _WINDOW_START = """
 SELECT tx::text AS first_tx FROM games
-WHERE run = :run AND kind = 'selfplay' AND tx < (SELECT window_end())
+WHERE run = :run AND kind <> 'match' AND tx < (SELECT window_end())
 ORDER BY games.tx DESC OFFSET :newest_games - 1 LIMIT 1
 """
 
@@ -118,7 +119,7 @@ class StoredGame:
     game_uid: UUID
     tx: int  # transaction that stored it
     result: int
-    reason: str  # rules or resign
+    reason: str  # rules, resign or adjudicated
     offsets: NDArray[np.int32]  # [plies + 1]
     action: NDArray[np.int16]  # [plies]
     full_search: NDArray[np.bool_]  # [plies]
@@ -128,11 +129,17 @@ class StoredGame:
     root_value: NDArray[np.float32] | None = None  # [plies], on request
     start: str = ""  # start position; empty: the usual one
     to_play: NDArray[np.int8] | None = None  # [plies], on request
+    given: bool = False  # the run did not play it
 
     @property
     def resigned(self) -> bool:
         """Whether the player to move after the last ply resigned."""
         return self.reason == "resign"
+
+    @property
+    def adjudicated(self) -> bool:
+        """Whether the result is not the last position's."""
+        return self.reason == "adjudicated"
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +182,9 @@ class WindowGames(ConnectionPool):
     def read_games(
         self, run: str, after_tx: int, limit: int, asked: tuple[AskedColumn, ...] = ()
     ) -> GameWindow:
-        """Return the next self-play games, oldest transaction first.
+        """Return the next games to learn from, oldest transaction first.
+
+        These are games of self-play, and games that were given to the run.
 
         A row's number says when its transaction began, not when it became visible. Continuing from
         the highest number seen would skip rows that commit later under a lower one. Therefore only
@@ -224,7 +233,7 @@ class WindowGames(ConnectionPool):
 
     def _uids(self, run: str, after_tx: int, next_tx: int) -> list[UUID]:
         rows = self._rows(
-            "SELECT game_uid FROM games WHERE run = :run AND kind = 'selfplay' "
+            "SELECT game_uid FROM games WHERE run = :run AND kind <> 'match' "
             "AND tx > CAST(CAST(:after_tx AS text) AS xid8) "
             "AND tx <= CAST(CAST(:next_tx AS text) AS xid8) ORDER BY game_uid",
             run=run,
@@ -293,8 +302,8 @@ def _games(row: Row[Any], asked: tuple[AskedColumn, ...]) -> list[StoredGame]:
     action_columns = {name: array_elements(name, getattr(row, name), children) for name in names}
     action_columns["policy_weights"] = _policy_weights(row, children, action_columns)
     games: list[StoredGame] = []
-    facts = zip(row.txs, row.results, row.reasons, row.starts, strict=True)
-    for i, (tx, result, reason, start) in enumerate(facts):
+    facts = zip(row.txs, row.results, row.reasons, row.starts, row.given, strict=True)
+    for i, (tx, result, reason, start, given) in enumerate(facts):
         plies = slice(first_plies[i], first_plies[i + 1])
         offsets = first_children[first_plies[i] : first_plies[i + 1] + 1]
         entries = slice(offsets[0], offsets[-1])
@@ -306,6 +315,7 @@ def _games(row: Row[Any], asked: tuple[AskedColumn, ...]) -> list[StoredGame]:
                 reason,
                 (offsets - offsets[0]).astype(np.int32),
                 start=start,
+                given=given,
                 **{name: column[plies] for name, column in ply_columns.items()},
                 **{name: column[entries] for name, column in action_columns.items()},
             )

@@ -108,6 +108,10 @@ class RunFigures:
     """Learning rate of the next step; None: no trainer reports it."""
     budget_used: float | None = None
     """Share of the trainer's budget that is used; None: no trainer reports it, or it has none."""
+    given_games: int = 0
+    """Games that the run learns from and did not play."""
+    origin: str | None = None
+    """Where these games come from, and which they are; None: it has none."""
     steps: int | None = None
     """Training steps in total; None: no trainer responds."""
     until: str | None = None

@@ -145,7 +145,7 @@ class _Drawing:
 
     def _pieces(self, position: BoardPosition) -> list[str]:
         """Draw the game's own picture, whose elements were checked, or else each piece."""
-        if self._shape.pictured:
+        if position.picture:
             return [f'<g transform="scale({_CELL})">{position.picture}</g>']
         return [self._piece(piece) for piece in position.pieces]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from zerofleet_core import State
@@ -27,6 +27,8 @@ _UNKNOWN = {"Date": "????.??.??", "Result": "*"}
 _STANDARD = ("", "standard", "chess", "normal", "from position")
 _CHESS960 = ("chess960", "fischerandom", "fischerrandom", "fischer random", "freestyle")
 _TAG = re.compile(r'\[\s*(\w+)\s*"((?:[^"\\\n]|\\.)*)"\s*\]')
+_FIRST_TAG = re.compile(r'^\[\s*\w+\s*"', re.MULTILINE)
+_SPACE = re.compile(r"\s*")
 _MOVE_NUMBER = re.compile(r"\d+(?![\d-])\.*|\.+")  # not castling with zeros
 _SKIPPED = re.compile(r"(?:\s|;[^\n]*|\{[^}]*\}|^%[^\n]*)*", re.MULTILINE)
 _TOKEN = re.compile(r"[^\s(){};]+")
@@ -107,12 +109,16 @@ def write_pgn(played: PgnGame) -> str:
     return f"{head}\n{lines}\n\n"
 
 
-def read_pgn(text: str, game: str) -> Iterator[ReadPgn]:
+def read_pgn(
+    text: str, game: str, *, bad: Callable[[InvalidRequestError], None] | None = None
+) -> Iterator[ReadPgn]:
     """Yield the games of a file, one after another.
 
     Args:
         text: contents of the file.
         game: chess with its rules; each game of the file must have the same.
+        bad: takes the error of a game that cannot be read, and the next one follows; None: the
+            error is raised.
 
     Raises:
         InvalidRequestError: not PGN, another variant, or an illegal move; the message names the
@@ -122,7 +128,15 @@ def read_pgn(text: str, game: str) -> Iterator[ReadPgn]:
         raise InvalidRequestError(f"the PGN has more than {MAX_CHARACTERS:,} characters: split it")
     reader = _PgnText(text)
     while reader.find_game():
-        yield _read_game(reader, game)
+        try:
+            read = _read_game(reader, game)
+        except InvalidRequestError as error:
+            if bad is None:
+                raise
+            bad(error)
+            reader.skip_game()
+        else:
+            yield read
 
 
 def _read_game(reader: _PgnText, game: str) -> ReadPgn:
@@ -177,6 +191,15 @@ class _PgnText:
         self._text = text.removeprefix("\ufeff")
         self._at = 0
         self.line = 1
+
+    def skip_game(self) -> None:
+        """Go to the tags of the next game, from anywhere in a game."""
+        while (found := _TAG.match(self._text, self._at)) is not None:
+            self._go_to(found.end())
+            space = _SPACE.match(self._text, self._at)
+            self._go_to(self._at if space is None else space.end())
+        following = _FIRST_TAG.search(self._text, self._at + 1)
+        self._go_to(len(self._text) if following is None else following.start())
 
     def find_game(self) -> bool:
         """Go to the next game; return whether there is one."""

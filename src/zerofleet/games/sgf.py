@@ -136,6 +136,7 @@ class ReadGame:
     actions: list[int]  # from the start position
     note: str  # how the komi was read, if it is not in points; otherwise empty
     start: str = ""  # start position, after the last stones that were set up; empty: the usual one
+    result: int | None = None  # by RE: +1 Black won, -1 White won, 0 a draw; None: RE does not say
 
 
 def read(
@@ -177,7 +178,7 @@ def read(
         _require_same(nodes[0], name, game)
         name = game
     start, actions = _played(nodes if moves is None else _first_moves(nodes, moves), nodes, name)
-    return ReadGame(name, actions, note, start)
+    return ReadGame(name, actions, note, start, _read_result(nodes[0]))
 
 
 def _root(played: SgfGame, size: int, end: State) -> Node:
@@ -408,6 +409,14 @@ def _coordinates(point: str, size: int) -> tuple[int, int]:
     if len(found) != 2 or not all(0 <= each < size for each in found):
         raise InvalidRequestError(f"'{point[:20]}' is not a point of a board of {size}x{size}")
     return found[0], found[1]
+
+
+def _read_result(root: Node) -> int | None:
+    """Return the result by RE (FF4, "Game info properties"); None: unfinished, void or unknown."""
+    written = _value(root, "RE", "").strip().lower()
+    if written[:2] in ("b+", "w+"):
+        return 1 if written[0] == "b" else -1
+    return 0 if written in ("0", "draw", "jigo") else None
 
 
 def _size(root: Node, game: str) -> int:

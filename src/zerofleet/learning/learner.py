@@ -282,15 +282,17 @@ class Learner:
             raise ConfigError(
                 f"the checkpoint has a different network ({difference}). Restore [network] of the "
                 "run file, and which of trainer.soft_policy_weight, opponent_policy_weight, "
-                "final_planes_weight and final_score_weight are above 0, or start a new run. An "
-                "upgrade that changes a game's input planes also needs a new run (CHANGELOG.md)"
+                "final_planes_weight and final_score_weight are above 0; or start a new run "
+                "from its games: `zerofleet fork RUN --to NEW.toml`. An upgrade that changes a "
+                "game's input planes also needs a new run (CHANGELOG.md)"
             )
         self.network.load_state_dict(weights)
         for name, average in self._gradient_averages().items():
             if name not in state:
                 raise ConfigError(
                     "the checkpoint is from another optimizer: within a run trainer.optimizer may "
-                    "change between sgd and muon, but not to or from adamw"
+                    "change between sgd and muon, but not to or from adamw; `zerofleet fork RUN "
+                    "--to NEW.toml` starts a run that learns from the same games"
                 )
             average.copy_(state[name])
         if self._average is not None:

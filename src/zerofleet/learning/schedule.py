@@ -24,8 +24,11 @@ def learning_rate(settings: TrainerSection, step: int, samples: int, seconds: fl
     return rate * (LEAST_SHARE + (1 - LEAST_SHARE) * min(risen, fallen))
 
 
-def window_limit(settings: TrainerSection, positions: int) -> int:
+def window_limit(settings: TrainerSection, positions: int, given: int = 0) -> int:
     """Return the most positions in the window when a run has had this many.
+
+    A run that began with ``given`` positions of other games holds at least as many, until the
+    formula exceeds them. Its own games then push these out one by one.
 
     ``c (1 + beta ((N / c)^alpha - 1) / alpha)`` (Wu 2019, arXiv 1902.10565, appendix C), in whole
     positions, and never more than ``window_positions``. As beta and alpha are at most 1, each new
@@ -37,7 +40,8 @@ def window_limit(settings: TrainerSection, positions: int) -> int:
     least = settings.growing_window_positions
     alpha, beta = settings.growing_window_alpha, settings.growing_window_beta
     growth = (max(positions, least) / least) ** alpha - 1
-    return min(settings.window_positions, int(least * (1 + beta * growth / alpha)))
+    grown = int(least * (1 + beta * growth / alpha))
+    return min(settings.window_positions, max(grown, given))
 
 
 def window_reach(settings: TrainerSection) -> int:

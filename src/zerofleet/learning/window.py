@@ -76,10 +76,16 @@ class TrainBucket:
         """Samples that a new position currently allows, unless the trainer is behind."""
         return self.samples_per_position * self.pace
 
-    def pay(self, positions: int) -> None:
-        """Add new positions."""
+    def pay(self, positions: int, *, given: bool = False) -> None:
+        """Add new positions.
+
+        Args:
+            positions: their number.
+            given: whether the run did not play them. It gets them all at once, so a trainer that
+                is behind by them is no reason for fewer samples.
+        """
         rate = self.rate
-        if self.samples >= self.behind * rate:
+        if self.samples >= self.behind * rate and not given:
             rate = min(rate, self.least_samples_per_position * self.pace)
         self.samples += positions * rate
         self.received += positions
@@ -208,10 +214,14 @@ class Window:
         run: game, sizes and the share of validation games.
         database: source of the games.
         training: its bucket counts new positions.
+        given: positions of games that the run did not play and begins with.
     """
 
-    def __init__(self, run: RunConfig, database: WindowGames, training: Training) -> None:
+    def __init__(
+        self, run: RunConfig, database: WindowGames, training: Training, given: int = 0
+    ) -> None:
         self._settings = settings = run.trainer
+        self._given = given
         self._run = run.name
         self._game = run.game.name
         self._database = database
@@ -234,7 +244,7 @@ class Window:
     @property
     def limit(self) -> int:
         """Return the most positions to sample from now, as far as the window has grown."""
-        return window_limit(self._settings, self._training.bucket.received)
+        return window_limit(self._settings, self._training.bucket.received, self._given)
 
     def sample(self, batch_size: int, seed: int) -> TrainBatch:
         """Draw positions for training, under random symmetries if the run file says so.
@@ -336,12 +346,12 @@ class Window:
         self._bound(bucket.received + coming)
         positions = self._add(self.trained, game)
         if pays:
-            bucket.pay(positions)
+            bucket.pay(positions, given=game.given)
         if pays and positions != coming:
             self._bound(bucket.received)
 
     def _note_regrets(self, game: StoredGame) -> None:
-        if self.restarts is None or game.start:
+        if self.restarts is None or game.start or game.given:
             return
         assert game.to_play is not None
         assert game.root_value is not None
@@ -349,7 +359,8 @@ class Window:
 
     def _bound(self, received: int) -> None:
         if self._settings.growing_window:
-            self.trained.set_max_positions(window_limit(self._settings, received))
+            limit = window_limit(self._settings, received, self._given)
+            self.trained.set_max_positions(limit)
 
     def _bound_held_out(self) -> None:
         """Let validation games reach as far back as the window, before which older models played.
@@ -374,6 +385,7 @@ class Window:
                 root_value=game.root_value,
                 resigned=game.resigned,
                 start=game.start,
+                adjudicated=game.adjudicated,
             )
         except ValueError as error:
             self._reject(game.game_uid, str(error))

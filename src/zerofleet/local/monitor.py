@@ -90,6 +90,7 @@ class Monitor:
         ]
         newest = {exam.kind: exam for exam in exams if exam.version == exams[-1].version}
         blocker = self._database.window_blocker(self._run.name)
+        origin = self._database.origin(self._run.name)
         age = (datetime.now(UTC) - history[0].at).total_seconds() if history else None
         return RunFigures(
             run=self._run.name,
@@ -108,6 +109,8 @@ class Monitor:
             held_out=_loss(summary.held_out_policy_loss, summary.held_out_value_loss),
             learning_rate=None if trainer is None else trainer.learning_rate,
             budget_used=None if trainer is None else trainer.budget_used,
+            given_games=0 if origin is None else origin.games,
+            origin=None if origin is None else str(origin),
             steps=_steps(self._beats),
             best_version=summary.best_model,
             best_age_s=age,

@@ -73,7 +73,8 @@ class LastCheckpoint:
             )
         mistakes = [
             f"{key} = {toml_text(wanted)}, but this run was trained with {toml_text(found)}: keep "
-            "that value, or start a new run with another --data"
+            "that value, or start a new run from its games: "
+            f"`zerofleet fork {self.run} --to NEW.toml`"
             for key, wanted, found in self._differences(run, spec)
         ]
         if mistakes:

@@ -32,7 +32,7 @@ BEGIN
         CASE
             WHEN r.game_uid IS NULL THEN 'game_uid is missing'
             WHEN r.game IS DISTINCT FROM in_game THEN format('the run plays %s', in_game)
-            WHEN r.reason IS NULL OR r.reason NOT IN ('rules', 'resign')
+            WHEN r.reason IS NULL OR r.reason NOT IN ('rules', 'resign', 'adjudicated')
                 THEN 'reason is neither rules nor resign'
             -- NaN is above every number here, so an upper bound refuses it too.
             WHEN r.resign_threshold NOT BETWEEN -1 AND 1
@@ -122,7 +122,7 @@ BEGIN
     END IF;
     IF EXISTS (
         SELECT FROM games
-        WHERE run = in_run AND kind = 'selfplay' AND tx = pg_current_xact_id_if_assigned()
+        WHERE run = in_run AND kind <> 'match' AND tx = pg_current_xact_id_if_assigned()
     ) THEN
         RAISE EXCEPTION 'a transaction stores one delivery of games: commit it first'
             USING ERRCODE = 'invalid_parameter_value';
@@ -149,7 +149,7 @@ BEGIN
         SELECT
             d.epoch, d.kind, d.moves, d.content_sha256, (d.record).*, d.ordinality,
             record_fault(
-                d.record, run_game, CASE d.kind WHEN 'match' THEN 0 ELSE 1 END, newest
+                d.record, run_game, CASE d.kind WHEN 'selfplay' THEN 1 ELSE 0 END, newest
             ) AS fault
         FROM ROWS FROM (json_to_recordset(in_games) AS (
             epoch integer, kind text, moves text, content_sha256 bytea, record game_record
@@ -157,8 +157,13 @@ BEGIN
     ), checked AS MATERIALIZED (
         SELECT game_uid, epoch, ordinality, CASE
             WHEN epoch IS NULL THEN 'epoch is missing'
-            WHEN kind IS NULL OR kind NOT IN ('selfplay', 'match')
+            -- The database's owner alone gives a run games.
+            WHEN kind IS NULL OR kind NOT IN ('selfplay', 'match') AND (
+                kind <> 'given' OR session_user IN ('zerofleet_worker', 'zerofleet_evaluator')
+            )
                 THEN 'kind is neither selfplay nor match'
+            WHEN kind <> 'given' AND reason = 'adjudicated'
+                THEN 'reason is neither rules nor resign'
             WHEN moves IS NULL THEN 'moves is missing'
             WHEN coalesce(octet_length(content_sha256), 0) <> 32
                 THEN 'content_sha256 is not 32 bytes'

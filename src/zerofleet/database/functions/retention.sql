@@ -53,7 +53,8 @@ BEGIN ATOMIC
         WHERE g.game_uid >= (SELECT first_game_uid(min(n.since)) FROM newest AS n)
     ), last_stored AS MATERIALIZED (
         SELECT max(g.at) AS at FROM runs AS r CROSS JOIN LATERAL (
-            SELECT max(h.ingested_at) AS at FROM games AS h WHERE h.run = r.name
+            SELECT max(h.ingested_at) AS at FROM games AS h
+            WHERE h.run = r.name AND h.kind <> 'given'
         ) AS g
     ), last_hour AS (
         SELECT
@@ -67,7 +68,7 @@ BEGIN ATOMIC
                     min(h.began_at), (SELECT l.at FROM last_stored AS l) - interval '1 hour'
                 ) AS began
             FROM games AS h
-            WHERE h.run = r.name
+            WHERE h.run = r.name AND h.kind <> 'given'
                 AND h.ingested_at > (SELECT l.at FROM last_stored AS l) - interval '1 hour'
         ) AS g
     )
@@ -262,7 +263,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = public, pg_temp
 BEGIN ATOMIC
     -- New rows are kept whatever the runs need, because they may not have read them yet. A run that
     -- has games but, after a day, still no trainer is ignored: otherwise it would keep everything of
-    -- the others forever.
+    -- the others forever. A run with given games is not, because somebody prepared it on purpose.
     SELECT least(
         coalesce(min(coalesce(
             greatest(CASE WHEN in_at_limit THEN n.limit_since END, n.since), '-infinity'
@@ -274,6 +275,7 @@ BEGIN ATOMIC
         EXISTS (SELECT FROM games AS g WHERE g.run = r.name) AND (
             r.created_at > now() - interval '1 day'
             OR EXISTS (SELECT FROM fences AS f WHERE f.run = r.name AND f.role = 'trainer')
+            OR EXISTS (SELECT FROM origins AS o WHERE o.run = r.name)
         )
     );
 END;

@@ -46,7 +46,7 @@ AS $$
         SELECT window_end() AS tx
     ), waiting AS MATERIALIZED (
         SELECT count(*) AS games, extract(epoch FROM now() - min(ingested_at)) AS seconds
-        FROM games WHERE run = in_run AND kind = 'selfplay' AND tx >= (SELECT tx FROM here)
+        FROM games WHERE run = in_run AND kind <> 'match' AND tx >= (SELECT tx FROM here)
     )
     SELECT
         a.pid, coalesce(a.usename, p.owner)::text,
@@ -86,10 +86,18 @@ BEGIN
     positions := coalesce(progress.unspent_positions, 0);
     unread_positions := positions;
     age_seconds := extract(epoch FROM now() - progress.at);
+    -- A run that learns from given games alone plays none, and one that still gets them none yet.
+    IF EXISTS (SELECT FROM origins WHERE run = in_run AND (retrain OR finished_at IS NULL)) THEN
+        positions := 'Infinity';
+        unread_positions := 'Infinity';
+        age_seconds := coalesce(age_seconds, 0);
+        RETURN NEXT;
+        RETURN;
+    END IF;
     -- Workers ask often, so games are counted no further than the answer needs.
     FOR game IN
         SELECT g.length, g.ingested_at FROM games AS g
-        WHERE g.run = in_run AND g.kind = 'selfplay' AND g.tx > coalesce(progress.tx, '0'::xid8)
+        WHERE g.run = in_run AND g.kind <> 'match' AND g.tx > coalesce(progress.tx, '0'::xid8)
         ORDER BY g.tx LIMIT 1000000
     LOOP
         EXIT WHEN unread_positions > in_enough;
@@ -105,4 +113,5 @@ COMMENT ON FUNCTION positions_ahead IS
     'Positions that the trainer of a run has not trained on: those that it has counted and not used, '
     'and this share of those stored since. unread_positions: without games so new that a trainer that '
     'works may have read them since it recorded its progress. Counting stops above in_enough. '
-    'age_seconds: since the trainer recorded its progress; null: no trainer has.';
+    'age_seconds: since the trainer recorded its progress; null: no trainer has. Infinity for a run that '
+    'learns from given games alone, or still gets them: no game of its own is wanted.';

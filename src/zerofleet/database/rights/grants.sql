@@ -35,7 +35,7 @@ GRANT EXECUTE ON FUNCTION restarts_of
     TO zerofleet_worker, zerofleet_trainer, zerofleet_console, zerofleet_visitor;
 GRANT EXECUTE ON FUNCTION submit_games TO zerofleet_evaluator;
 GRANT SELECT ON games TO zerofleet_trainer, zerofleet_evaluator;
-GRANT SELECT ON positions, positions_default TO zerofleet_trainer;
+GRANT SELECT ON positions, positions_default, origins TO zerofleet_trainer;
 GRANT SELECT, INSERT ON unreadable_games, rejected_games TO zerofleet_trainer;
 GRANT EXECUTE ON FUNCTION window_end TO zerofleet_trainer;
 GRANT EXECUTE ON FUNCTION window_blocker TO zerofleet_trainer, zerofleet_console, zerofleet_visitor;

@@ -47,12 +47,15 @@ COMMENT ON TABLE fences IS
 COMMENT ON TABLE games IS 'Finished games, one row each. Rows never change; submit_games writes them.';
 COMMENT ON COLUMN games.run IS 'Name of the run; submit_games checks it once for each batch.';
 COMMENT ON COLUMN games.kind IS
-    'selfplay: a game that the trainer learns from. match: a game of the evaluator.';
-COMMENT ON COLUMN games.first_model IS 'Model that chose the first player''s first action.';
+    'selfplay: a game that the run played to learn from. match: a game of the evaluator. given: a game '
+    'to learn from that the run did not play, copied from another run or read from a file: see origins.';
+COMMENT ON COLUMN games.first_model IS
+    'Model that chose the first player''s first action; 0: no model of this run.';
 COMMENT ON COLUMN games.second_model IS 'Model that chose the second player''s first action.';
 COMMENT ON COLUMN games.result IS '+1: the first player won. -1: the second player won. 0: a draw.';
 COMMENT ON COLUMN games.reason IS
-    'rules: the rules ended the game. resign: the player to move resigned and lost.';
+    'rules: the rules ended the game. resign: the player to move resigned and lost. adjudicated: the '
+    'file of a given game names the result.';
 COMMENT ON COLUMN games.length IS 'Length in plies.';
 COMMENT ON COLUMN games.started_at IS 'Start by the worker''s clock, for people only.';
 COMMENT ON COLUMN games.finished_at IS 'End by the worker''s clock, for people only.';
@@ -60,7 +63,8 @@ COMMENT ON COLUMN games.moves IS 'Actions in the game''s notation, separated by 
 COMMENT ON COLUMN games.start IS
     'Position that the game begins at, in the game''s notation; empty: the usual start.';
 COMMENT ON COLUMN games.content_sha256 IS
-    'SHA-256 of the whole record, which two deliveries of one game have in common.';
+    'SHA-256 of the whole record, which two deliveries of one game have in common. A game copied from '
+    'another run has the one that it has there.';
 COMMENT ON COLUMN games.resign_threshold IS
     'Resignation threshold v_resign at the start of the game, for the player to move; null: no player '
     'could resign.';
@@ -166,6 +170,34 @@ COMMENT ON COLUMN models.epoch IS 'Leader epoch of the trainer that last wrote t
 COMMENT ON COLUMN models.removed_at IS
     'Time after which [retention] may have removed the files of the model and its variants; null: they '
     'are kept.';
+
+COMMENT ON TABLE origins IS
+    'Games that a run learns from and did not play, by `zerofleet fork` or `zerofleet import`. They have '
+    'the kind given in the table games, and no statistic of self-play counts them.';
+COMMENT ON COLUMN origins.kind IS
+    'fork: copied from another run, with their searches. import: read from files; the policy target is '
+    'the move played, the value the result.';
+COMMENT ON COLUMN origins.source IS 'Name of the other run; or the files.';
+COMMENT ON COLUMN origins.place IS 'Data folder or database of the other run; or the folder of the files.';
+COMMENT ON COLUMN origins.source_id IS
+    'Tells whether a repeated command has the same source: when the other run began, or the SHA-256 of '
+    'the files.';
+COMMENT ON COLUMN origins.first_game IS
+    'First game of the other run''s window that was chosen, by its uid there; null: an import.';
+COMMENT ON COLUMN origins.last_game IS 'Last game of that window; null: an import.';
+COMMENT ON COLUMN origins.first_at IS 'When the first game was stored there.';
+COMMENT ON COLUMN origins.last_at IS 'When the last game was stored there.';
+COMMENT ON COLUMN origins.chosen IS 'Games of the window or of the files, before any was left out.';
+COMMENT ON COLUMN origins.games IS 'Games copied or imported so far.';
+COMMENT ON COLUMN origins.positions IS 'Positions to train on in these games.';
+COMMENT ON COLUMN origins.left_out IS
+    'Games left out: their searches were dropped before, or they do not replay.';
+COMMENT ON COLUMN origins.retrain IS 'Whether the run learns from these games alone and plays none.';
+COMMENT ON COLUMN origins.next_tx IS
+    'Transaction of the other run''s games up to which all are copied, written together with them.';
+COMMENT ON COLUMN origins.last_tx IS 'Transaction of the last game to copy.';
+COMMENT ON COLUMN origins.finished_at IS
+    'When all games were there; null: not yet. The trainer waits for it.';
 
 COMMENT ON TABLE partition_tries IS
     'One row: when make_partitions last ran. A submission does not run it again for a minute.';

@@ -3,7 +3,7 @@
 from alembic import op
 
 revision = "1012"
-down_revision = "1010"
+down_revision = "1011"
 branch_labels = None
 depends_on = None
 
