@@ -17,7 +17,9 @@ from zerofleet.errors import ConfigError
 if TYPE_CHECKING:
     from typer import Context
 
-NO_TORCH = "this command trains a network, and torch is not installed: pip install 'zerofleet[trainer]'"
+NO_TORCH = (
+    "this command trains a network, and torch is not installed: pip install 'zerofleet[trainer]'"
+)
 
 
 class SeveralValues(TyperCommand):
@@ -86,9 +88,7 @@ def compare(
     ] = None,
     seeds: Annotated[
         list[int] | None,
-        typer.Option(
-            metavar="SEED...", help="Seeds; each run is trained with each of them [1 2]."
-        ),
+        typer.Option(metavar="SEED...", help="Seeds; each run is trained with each of them [1 2]."),
     ] = None,
     match: Annotated[
         int,
@@ -110,9 +110,7 @@ def compare(
     ] = 5,
     perfect_play: Annotated[
         int,
-        typer.Option(
-            min=0, help="Games of each model against the solver; Connect Four and chess."
-        ),
+        typer.Option(min=0, help="Games of each model against the solver; Connect Four and chess."),
     ] = 0,
     gnugo: Annotated[
         int, typer.Option(min=0, help="Games of each model against each level of GNU Go; Go.")

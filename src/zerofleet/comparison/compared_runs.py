@@ -149,7 +149,7 @@ def difference_of(stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
     before, now = _flat(stored), _flat(wanted)
     keys = [key for key in sorted({*before, *now}) if before.get(key) != now.get(key)]
     found = [
-        f"{key.removeprefix('runs.')} is {_shown(before.get(key))} there, not {_shown(now.get(key))}"
+        f"{key.removeprefix('runs.')} is {_shown(before.get(key))}, not {_shown(now.get(key))}"
         for key in keys
     ]
     names = [list(cast("Mapping[str, Any]", each.get("runs", {}))) for each in (stored, wanted)]
@@ -157,6 +157,12 @@ def difference_of(stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
         found = [f"it compares {' and '.join(names[0])}, not {' and '.join(names[1])}"]
     more = f", and {len(found) - 3} more" if len(found) > 3 else ""
     return "; ".join(found[:3]) + more
+
+
+def seed_words(seeds: Sequence[int]) -> str:
+    """Return seeds in words, such as ``seeds 1 and 2``."""
+    *others, last = map(str, seeds)
+    return f"seeds {', '.join(others)} and {last}" if others else f"seed {last}"
 
 
 def _shown(value: object) -> str:

@@ -205,7 +205,7 @@ def _chart(title: str, curves: Sequence[_Curve], *, is_share: bool) -> str:
         dash = _DASHES[curve.seed % len(_DASHES)]
         lines.append(
             f'<polyline points="{path}" stroke="var(--c{curve.run % _COLOURS})"'
-            f'{f" stroke-dasharray={chr(34)}{dash}{chr(34)}" if dash else ""}>'
+            f"{f' stroke-dasharray={chr(34)}{dash}{chr(34)}' if dash else ''}>"
             f"<title>{escape(curve.label)}</title></polyline>"
         )
     return (

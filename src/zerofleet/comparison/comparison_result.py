@@ -20,11 +20,13 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from zerofleet import __version__
-from zerofleet.comparison.compared_runs import Comparison
+from zerofleet.comparison.compared_runs import Comparison, seed_words
 from zerofleet.comparison.comparison_folder import Answers, Training
 from zerofleet.match.play_match import score_interval
 from zerofleet.verdict import Pair
@@ -32,18 +34,18 @@ from zerofleet.verdict import Pair
 _WIDTH = 100  # columns of a table in a file; a terminal has its own
 _CLEAR = 2.0  # standard errors
 _KINDS = {
-    "lines": "all lines of play",
-    "random": "positions of random play",
-    "good": "positions near good play",
+    "lines": "all lines",
+    "random": "random play",
+    "good": "good play",
     "endgames": "endgames",
     "mates": "forced mates",
 }
 COSTS: dict[str, Callable[[Training], float]] = {
     "games": lambda each: each.games,
     "steps of training": lambda each: each.steps,
-    "CPU-seconds of self-play": lambda each: each.cpu["play"],
-    "CPU-seconds of training": lambda each: each.cpu["train"],
-    "CPU-seconds of export": lambda each: each.cpu["export"],
+    "CPU-seconds, self-play": lambda each: each.cpu["play"],
+    "CPU-seconds, training": lambda each: each.cpu["train"],
+    "CPU-seconds, export": lambda each: each.cpu["export"],
 }
 """Further rows of the table, each the mean over seeds."""
 
@@ -174,9 +176,7 @@ def results_of(comparison: Comparison, by_seed: Sequence[Sequence[Training]]) ->
     }
 
 
-def _question(
-    question: str, first: Sequence[Training], mine: Sequence[Training]
-) -> dict[str, Any]:
+def _question(question: str, first: Sequence[Training], mine: Sequence[Training]) -> dict[str, Any]:
     answers = [each.exam[question] for each in mine]
     row: dict[str, Any] = {
         "question": question,
@@ -199,7 +199,7 @@ def question_words(question: str) -> str:
     """Return a question such as ``random@100`` in words."""
     kind, _, number = question.partition("@")
     how = "network alone" if number == "1" else f"{int(number):,} simulations"
-    return f"mistakes, {_KINDS.get(kind, kind)}, {how}"
+    return f"{_KINDS.get(kind, kind)}, {how}"
 
 
 Cells = tuple[str, str, str, str, str, str, str, str]
@@ -217,28 +217,32 @@ HEADINGS: Cells = (
 
 
 def table_rows(results: dict[str, Any]) -> list[Cells]:
-    """Return the rows of the table as texts."""
+    """Return the rows of the table as texts; a row with only a first cell is a heading."""
     rows: list[Cells] = []
+    if results["exam"]:
+        rows.append(_heading("Error rate in the exam"))
     for row in results["exam"]:
-        rows.append(
-            (
-                question_words(row["question"]),
-                row["run"],
-                f"{row['error_rate']:.2%}",
-                *_difference_cells(row, "all lines"),
-            )
-        )
+        words, mean = question_words(row["question"]), f"{row['error_rate']:.2%}"
+        rows += [(words, row["run"], mean, *_difference_cells(row, "all lines"))]
+    if results["match"]:
+        rows.append(_heading("Match against the first run"))
     for row in results["match"]:
         low, high = row["interval"]
         mean = f"{row['score']:.1%}"
-        words = f"match, {row['games']} games"
+        words = f"score of {row['games']} games"
         rows.append((words, row["run"], mean, *_difference_cells(row, "one pair")))
-        rows.append(
-            ("match, 95% interval", row["run"], f"{low:.1%} to {high:.1%}", "", "", "", "", "")
-        )
+        interval = f"{100 * low:.0f}-{high:.0%}"
+        rows.append(("95% interval", row["run"], interval, "", "", "", "", ""))
+    rows.append(_heading("Mean of each training"))
     for row in results["costs"]:
-        rows.append((row["measure"], row["run"], f"{row['mean']:,.0f}", "", "", "", "", ""))
+        digits = 1 if row["mean"] < 100 and row["measure"].startswith("CPU") else 0
+        mean = f"{row['mean']:,.{digits}f}"
+        rows.append((row["measure"], row["run"], mean, "", "", "", "", ""))
     return rows
+
+
+def _heading(words: str) -> Cells:
+    return (words, "", "", "", "", "", "", "")
 
 
 def _difference_cells(row: dict[str, Any], without: str) -> tuple[str, str, str, str, str]:
@@ -273,7 +277,7 @@ def notes(results: dict[str, Any]) -> list[str]:
     """Return the explanations below the table."""
     first = results["runs"][0]
     found = [
-        f"Trained for {results['budget']} each, with seed {' '.join(map(str, results['seeds']))}. "
+        f"Trained for {results['budget']} each, with {seed_words(results['seeds'])}. "
         f"Differences are from {first}, in percentage points, paired by position and seed."
     ]
     if results["exam"]:
@@ -295,24 +299,30 @@ def print_table(results: dict[str, Any]) -> None:
     console = Console(highlight=False)
     if not console.is_terminal:
         console.width = max(_WIDTH, console.width)
-    compared = len(results["runs"]) > 1
-    shown = len(HEADINGS) if compared else 3
-    table = Table(title=f"{results['game']}: {' | '.join(results['runs'])}")
+    runs: list[str] = results["runs"]
+    letters = {name: chr(ord("A") + place % 26) for place, name in enumerate(runs)}
+    for name, letter in letters.items():
+        console.print(f"{letter}  {name}", markup=False)
+    shown = len(HEADINGS) if len(runs) > 1 else 3
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
     for place, heading in enumerate(HEADINGS[:shown]):
-        table.add_column(heading, justify="left" if place < 2 or place == 7 else "right")
+        is_text = place in (0, 1, 7)
+        table.add_column(heading, justify="left" if is_text else "right", no_wrap=not place)
     above = ""
-    for row in table_rows(results):
-        if above and row[0] != above and row[0].partition(",")[0] != above.partition(",")[0]:
-            table.add_section()
-        table.add_row("" if row[0] == above else row[0], *row[1:shown])
-        above = row[0]
+    for measure, run, *cells in table_rows(results):
+        if not run:
+            table.add_row(f"[bold]{escape(measure)}[/]")
+            continue
+        first = "" if measure == above else f"  {measure}"
+        table.add_row(first, letters[run], *cells[: shown - 2])
+        above = measure
     console.print(table)
     if results["opponents"]:
-        others = Table(title="against others")
+        others = Table(box=SIMPLE_HEAD, pad_edge=False)
         for heading in ("run", "seed", "opponent", "games", "won", "drawn", "lost"):
             others.add_column(heading)
         for row in opponent_rows(results):
-            others.add_row(*row)
+            others.add_row(*map(escape, row))
         console.print(others)
     for note in notes(results):
-        console.print(note)
+        console.print(note, markup=False)

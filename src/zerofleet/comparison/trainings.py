@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import math
+import shutil
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
@@ -16,7 +17,7 @@ from functools import partial
 from typing import Any, TextIO, TypeVar
 
 from zerofleet import games
-from zerofleet.comparison.compared_runs import Comparison
+from zerofleet.comparison.compared_runs import Comparison, seed_words
 from zerofleet.comparison.comparison_folder import Answers, ComparisonFolder, Training
 from zerofleet.comparison.learning_loop import LearningLoop, LoopModel, PlayFigures
 from zerofleet.comparison.whole_games import (
@@ -61,7 +62,7 @@ class Progress:
     def say(self, words: str) -> None:
         """Write a line that stays."""
         self._clear()
-        print(words, file=self._stream, flush=True)  # noqa: T201
+        print(words, file=self._stream, flush=True)
 
     def learned(self, heading: str, shares: dict[str, float], gain: float) -> None:
         """Report how far the trainings of a seed are.
@@ -80,15 +81,15 @@ class Progress:
             if now - self._shown_at >= _SHOW_SECONDS:
                 self._shown_at = now
                 self._clear()
-                print(line, end="", file=self._stream, flush=True)  # noqa: T201
-                self._shown = line
+                self._shown = line[: shutil.get_terminal_size().columns - 1]
+                print(self._shown, end="", file=self._stream, flush=True)
         elif done >= self._line_at:
             self._line_at = done + _LINE_EVERY * self._all
             self.say(line)
 
     def _clear(self) -> None:
         if self._shown:
-            print(f"\r{' ' * len(self._shown)}\r", end="", file=self._stream)  # noqa: T201
+            print(f"\r{' ' * len(self._shown)}\r", end="", file=self._stream)
             self._shown = ""
 
 
@@ -157,12 +158,12 @@ class Trainer:
         names = list(comparison.runs)
         trainings = len(names) * len(request.seeds)
         kept = trainings - self.missing
-        seeds = " ".join(map(str, request.seeds))
+        seeds = seed_words(request.seeds)
         say = self._progress.say
         say(f"{comparison.game}: {' | '.join(names)}")
         say(
-            f"{trainings} trainings of {comparison.budget.words} (seed {seeds}), one after the "
-            f"other on one core{f'; {kept} of them are finished' if kept else ''}"
+            f"{trainings} trainings of {comparison.budget.words} ({seeds}), in turns on one core"
+            f"{f'; {kept} of them are finished' if kept else ''}"
         )
         if not position_kinds(comparison.game):
             say("perfect play of this game is not known: there is no exam")

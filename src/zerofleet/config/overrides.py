@@ -153,8 +153,7 @@ def _known_keys(path: Sequence[str]) -> list[str]:
 
 
 def split_settings(text: str) -> list[str]:
-    """Split a list such as ``search.c_puct=2,trainer.l2=0`` at commas outside brackets and quotes.
-    """
+    """Split ``search.c_puct=2,trainer.l2=0`` at commas outside brackets and quotes."""
     parts, start, depth, is_quoted = list[str](), 0, 0, False
     for index, letter in enumerate(text):
         if letter == '"':
