@@ -60,7 +60,7 @@ class Request:
 
     runs: Sequence[str]
     settings: Sequence[str] = ()
-    """Settings of each further run, which are those of the first run file with these keys."""
+    """Keys of each further run, which has the values of the first run file otherwise."""
     common: Sequence[str] = ()
     cpu_seconds: float | None = None
     evaluations: int | None = None

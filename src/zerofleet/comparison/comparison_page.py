@@ -36,7 +36,7 @@ table { border-collapse: collapse; } th, td { padding: .25rem .7rem; text-align:
 th { color: var(--faint); font-weight: 600; } td:nth-child(-n+2), th:nth-child(-n+2),
 td.left, th.left { text-align: left; }
 td.value { white-space: normal; overflow-wrap: anywhere; max-width: 24rem; }
-.clear { font-weight: 600; } .faint, p { color: var(--faint); } p { margin: .35rem 0; }
+.clear, .group { font-weight: 600; } .faint, p { color: var(--faint); } p { margin: .35rem 0; }
 .charts { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 480px), 1fr));
   gap: 1rem; }
 figure { margin: 0; } figcaption { font-weight: 600; }
@@ -50,6 +50,7 @@ _COLOURS = 6
 _CHART = (520.0, 240.0)
 _LEFT, _RIGHT, _TOP, _BOTTOM = 56.0, 14.0, 12.0, 40.0
 _TICKS = 5
+_MOST_DOTS = 40  # points of a curve that are also drawn as dots
 _DASHES = ("", "6 3", "2 3", "9 3 2 3")  # by seed
 
 
@@ -108,10 +109,13 @@ def _results_table(results: dict[str, Any]) -> str:
     shown = len(HEADINGS) if len(results["runs"]) > 1 else 3
     head = "".join(f'<th scope="col">{escape(each)}</th>' for each in HEADINGS[:shown])
     lines: list[str] = []
+    above = ""
     for row in table_rows(results):
         is_clear = row[-1] not in ("", "not clear", "one seed")
-        style = ' class="clear"' if is_clear else ""
-        cells = "".join(f"<td>{escape(cell)}</td>" for cell in row[:shown])
+        style = ' class="group"' if not row[1] else ' class="clear"' if is_clear else ""
+        shown_cells = ("" if row[0] == above else row[0], *row[1:shown])
+        above = row[0]
+        cells = "".join(f"<td>{escape(cell)}</td>" for cell in shown_cells)
         lines.append(f"<tr{style}>{cells}</tr>")
     return f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(lines)}</tbody></table>"
 
@@ -201,13 +205,19 @@ def _chart(title: str, curves: Sequence[_Curve], *, is_share: bool) -> str:
         "CPU-seconds</text>"
     )
     for curve in curves:
-        path = " ".join(f"{x:.1f},{y:.1f}" for x, y in (at(*point) for point in curve.points))
+        places = [at(*point) for point in curve.points]
+        path = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
         dash = _DASHES[curve.seed % len(_DASHES)]
         lines.append(
             f'<polyline points="{path}" stroke="var(--c{curve.run % _COLOURS})"'
             f"{f' stroke-dasharray={chr(34)}{dash}{chr(34)}' if dash else ''}>"
             f"<title>{escape(curve.label)}</title></polyline>"
         )
+        if len(places) <= _MOST_DOTS:
+            lines += [
+                f'<circle cx="{x:.1f}" cy="{y:.1f}" r="2.5" fill="var(--c{curve.run % _COLOURS})"/>'
+                for x, y in places
+            ]
     return (
         f'<svg viewBox="0 0 {width:g} {height:g}" role="img" '
         f'aria-label="{escape(title)} over CPU-seconds">{"".join(lines)}</svg>'

@@ -5,9 +5,9 @@ less the mistake of the first run with the same seed. Write ``d[s, p]`` for them
 and positions ``p``.
 
 - The difference is the mean of all ``d``.
-- The standard error over positions is that of the mean over ``p`` of ``mean_s d[s, p]``. It says
+- The standard error over positions belongs to the mean over ``p`` of ``mean_s d[s, p]``. It says
   how far the difference would move with other positions, for these trained models.
-- The standard error over seeds is that of the mean over ``s`` of ``mean_p d[s, p]``. It says how
+- The standard error over seeds belongs to the mean over ``s`` of ``mean_p d[s, p]``. It says how
   far the difference would move with other trainings. One seed has none.
 """
 

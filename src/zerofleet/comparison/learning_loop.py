@@ -1,8 +1,8 @@
 """The learning loop in one process, without stores and wall clock, from the parts of the services.
 
-Self-play, window, train bucket, learner and models are those of a fleet. A position is trained on
-as soon as it is paid for, and the newest model plays on. The loop has no gate, no overfit watch,
-and none of the time that services spend on messages and commits.
+Self-play, window, train bucket, learner and models are the same as in a fleet. A position is
+trained on as soon as it is paid for, and the newest model plays on. The loop has no gate, no
+overfit watch, and none of the time that services spend on messages and commits.
 
 One seed gives one run on one machine, however busy it is, if the precision is given. With ``run``,
 the loop times fp32 and int8 as the inference service does. The clock of ``trainer.budget_minutes``
