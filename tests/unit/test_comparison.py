@@ -238,17 +238,10 @@ def test_a_table_says_one_seed_where_there_is_one(tmp_path: Path) -> None:
 
 
 def test_names_are_text_on_the_page(tmp_path: Path) -> None:
-    comparison = Comparison.of(request(tmp_path, "search.c_puct=3"))
-    first, mine = (made_by_hand(name, 1, "10") for name in comparison.runs)
-    results = results_of(comparison, [[first, mine]]) if not comparison.request.match else None
-    assert results is None
     comparison = Comparison.of(request(tmp_path, "search.c_puct=3", match=0))
-    results = results_of(comparison, [[first, mine]])
-    results["runs"][1] = "<script>"
-    for row in (*results["exam"], *results["trainings"]):
-        row["run"] = "<script>" if row["run"] != "tictactoe" else row["run"]
-    results["differences"] = {}
-    assert "<script>" not in page_of(results)
+    first, mine = (made_by_hand(name, 1, "10") for name in comparison.runs)
+    text = json.dumps(results_of(comparison, [[first, mine]]))
+    assert "<script>" not in page_of(json.loads(text.replace("search.c_puct=3", "<script>")))
 
 
 @pytest.mark.parametrize(
@@ -285,7 +278,7 @@ def test_too_small_a_budget_is_said(tmp_path: Path) -> None:
 
 def test_a_folder_that_cannot_be_written_is_said(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(ConfigError, match="cannot write .*file.out: Not a directory; give"):
+    with pytest.raises(ConfigError, match=r"cannot write .*file.out: Not a directory; give"):
         compare(request(tmp_path, output=str(tmp_path / "file" / "out")))
     with pytest.raises(ConfigError, match="holds other files"):
         compare(request(tmp_path, output=str(tmp_path)))
@@ -404,21 +397,25 @@ def test_an_option_takes_several_numbers() -> None:
     assert repeated("a --match 6 7") == "a --match 6 7"
 
 
-def command(folder: Path, *more: str) -> list[str]:
-    """A comparison of about a second of CPU time for each training."""
-    common = [f"--set-all={each}" for each in SMALL]
-    budget = ["--cpu-seconds=1", "--match=4", "--simulations", "2", "--exams=1"]
-    start = [sys.executable, "-m", "zerofleet.cli", "compare", "tictactoe"]
-    other = ["--set", "search.c_puct=3", "--output", str(folder)]
-    return [*start, *other, *common, *budget, *more]
+def started(folder: Path, **more: Any) -> subprocess.Popen[str]:
+    """The command on a folder, in a process of its own."""
+    given = request(folder, "search.c_puct=3", **more)
+    options = [f"--set={each}" for each in given.settings]
+    options += [f"--set-all={each}" for each in given.common]
+    options += [f"--match={given.match}", f"--exams={given.exams}", f"--output={given.output}"]
+    options += [f"--cpu-seconds={given.cpu_seconds}", f"--precision={given.precision}"]
+    options += ["--simulations", *map(str, given.simulations), "--seeds", *map(str, given.seeds)]
+    command = [sys.executable, "-m", "zerofleet.cli", "compare", *given.runs, *options]
+    return subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
 
 
 @pytest.mark.slow
-def test_a_killed_comparison_resumes_with_what_was_finished(tmp_path: Path) -> None:
+def test_a_killed_comparison_resumes_with_what_was_finished(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    budget: dict[str, Any] = {"steps": None, "cpu_seconds": 1.0}
     folder = tmp_path / "out"
-    with subprocess.Popen(
-        command(folder, "--seeds", "1", "2"), stderr=subprocess.PIPE, text=True
-    ) as killed:
+    with started(tmp_path, seeds=(1, 2), **budget) as killed:
         assert killed.stderr is not None
         said = ""
         while "seed 2 (2 of 2)" not in said:
@@ -429,12 +426,11 @@ def test_a_killed_comparison_resumes_with_what_was_finished(tmp_path: Path) -> N
     assert len(kept) == 4  # a model and figures of each run
     assert not list(folder.glob("*-seed-2.json"))
 
-    done = subprocess.run(
-        command(folder, "--seeds", "1", "2", "--json"), capture_output=True, text=True, check=True
-    )
-    assert "2 of them are finished" in done.stderr
+    compare(request(tmp_path, "search.c_puct=3", seeds=(1, 2), as_json=True, **budget))
+    printed = capsys.readouterr()
+    assert "2 of them are finished" in printed.err
     assert {path: path.read_bytes() for path in kept} == kept
-    results = json.loads(done.stdout)
+    results = json.loads(printed.out)
     assert results == json.loads((folder / "results.json").read_text())
     assert results["runs"] == ["tictactoe", "search.c_puct=3"]
     [_, row] = results["exam"]
@@ -444,25 +440,19 @@ def test_a_killed_comparison_resumes_with_what_was_finished(tmp_path: Path) -> N
     assert results["match"][0]["games"] == 8
     assert (folder / "comparison.html").read_text().startswith("<!DOCTYPE html>")
 
-    again = subprocess.run(
-        command(folder, "--seeds", "2"), capture_output=True, text=True, check=True
-    )
-    assert "one seed" in again.stdout
-    other = subprocess.run(
-        command(folder, "--cpu-seconds", "2"), capture_output=True, text=True, check=False
-    )
-    assert other.returncode == 2
-    assert other.stderr == (
-        f"zerofleet: {folder} holds another comparison (budget.cpu_seconds is 1.0, not 2.0): give "
-        "another --output, or delete the folder\n"
-    )
+    compare(request(tmp_path, "search.c_puct=3", seeds=(2,), **budget))
+    assert "one seed" in capsys.readouterr().out
+    says = f"{folder} holds another comparison (budget.cpu_seconds is 1.0, not 2.0): give another"
+    with pytest.raises(ConfigError, match=re.escape(says)):
+        compare(request(tmp_path, "search.c_puct=3", steps=None, cpu_seconds=2.0))
+    says = "holds another comparison (it compares tictactoe and search.c_puct=3, not tictactoe and"
+    with pytest.raises(ConfigError, match=re.escape(says)):
+        compare(request(tmp_path, "search.c_puct=2", **budget))
 
 
 @pytest.mark.slow
 def test_ctrl_c_leaves_what_is_finished(tmp_path: Path) -> None:
-    with subprocess.Popen(
-        command(tmp_path / "out", "--cpu-seconds=60"), stderr=subprocess.PIPE, text=True
-    ) as stopped:
+    with started(tmp_path, steps=None, cpu_seconds=600.0) as stopped:
         assert stopped.stderr is not None
         while "seed 1" not in (said := stopped.stderr.readline()):
             assert said

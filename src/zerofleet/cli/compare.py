@@ -51,7 +51,7 @@ def compare(
     runs: Annotated[
         list[str],
         typer.Argument(
-            metavar="RUN.toml...",
+            metavar="RUN.toml",
             help="Run files, or their names: connect_four. Each is compared with the first.",
         ),
     ],
@@ -77,14 +77,14 @@ def compare(
         typer.Option(help="CPU time of each training: self-play, steps and export [600]."),
     ] = None,
     steps: Annotated[
-        int | None, typer.Option(min=1, help="Steps of training, instead or in addition.")
+        int | None, typer.Option(min=1, help="Most steps, instead of CPU time or with it.")
     ] = None,
     games: Annotated[
-        int | None, typer.Option(min=1, help="Games of self-play, instead or in addition.")
+        int | None, typer.Option(min=1, help="Most games, instead of CPU time or with it.")
     ] = None,
     evaluations: Annotated[
         int | None,
-        typer.Option(min=1, help="Positions that self-play evaluates, instead or in addition."),
+        typer.Option(min=1, help="Most positions that self-play evaluates, too."),
     ] = None,
     seeds: Annotated[
         list[int] | None,
