@@ -17,8 +17,8 @@ from bench.accelerations import PARTS, VARIANTS, settings_of
 from zerofleet.cli.compare import SeveralValues
 from zerofleet.comparison import trainings
 from zerofleet.comparison.__main__ import compare
-from zerofleet.comparison.compared_runs import Budget, Comparison, Request
-from zerofleet.comparison.comparison_folder import Answers, ComparisonFolder, Training
+from zerofleet.comparison.compared_runs import Budget, Comparison, ComparisonRequest
+from zerofleet.comparison.comparison_folder import ComparisonFolder, ExamAnswers, FinishedTraining
 from zerofleet.comparison.comparison_page import page_of
 from zerofleet.comparison.comparison_result import (
     match_result,
@@ -49,7 +49,7 @@ SMALL = (
 OPPONENT = Path(__file__).with_name("outside_program.py")
 
 
-def request(folder: Path, *settings: str, **more: Any) -> Request:
+def request(folder: Path, *settings: str, **more: Any) -> ComparisonRequest:
     """A request of a few seconds, on tic-tac-toe."""
     given: dict[str, Any] = {
         "runs": ["tictactoe"],
@@ -63,7 +63,7 @@ def request(folder: Path, *settings: str, **more: Any) -> Request:
         "match": 4,
         "output": str(folder / "out"),
     }
-    return Request(**given | more)
+    return ComparisonRequest(**given | more)
 
 
 def small_run(*settings: str) -> RunConfig:
@@ -200,9 +200,9 @@ def test_one_value_has_no_error() -> None:
     assert mean_error([0.0, 1.0]) == pytest.approx(0.5)
 
 
-def made_by_hand(run: str, seed: int, wrong: str, **played: Any) -> Training:
+def made_by_hand(run: str, seed: int, wrong: str, **played: Any) -> FinishedTraining:
     rows = [{"cpu_seconds": each, "policy_loss": 1 / (1 + each)} for each in range(3)]
-    return Training(
+    return FinishedTraining(
         run=run,
         seed=seed,
         precision="fp32",
@@ -214,7 +214,7 @@ def made_by_hand(run: str, seed: int, wrong: str, **played: Any) -> Training:
         evaluations=500,
         cpu={"play": 1.0, "train": 2.5, "export": 0.5},
         rows=[*rows, {"cpu_seconds": 4.0, "lines@2": wrong.count("1") / len(wrong)}],
-        exam={"random@1": Answers(wrong.count("1") / len(wrong), 0.2, wrong)},
+        exam={"random@1": ExamAnswers(wrong.count("1") / len(wrong), 0.2, wrong)},
         played=played,
     )
 
@@ -352,7 +352,7 @@ def test_run_files_of_one_name_keep_their_folders(tmp_path: Path) -> None:
 def test_all_runs_take_the_first_ones_exam(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     searches: list[tuple[float, int]] = []
 
-    async def noted(run: RunConfig, *_: object) -> dict[str, Answers]:
+    async def noted(run: RunConfig, *_: object) -> dict[str, ExamAnswers]:
         searches.append((run.search.c_puct, run.seed))
         return {}
 

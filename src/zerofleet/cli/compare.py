@@ -15,7 +15,7 @@ from typer.core import TyperCommand
 from zerofleet.errors import ConfigError
 
 if TYPE_CHECKING:
-    from typer import Context
+    from typer._click import Context
 
 NO_TORCH = (
     "this command trains a network, and torch is not installed: pip install 'zerofleet[trainer]'"

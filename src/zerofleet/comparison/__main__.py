@@ -13,18 +13,18 @@ from typing import Any
 import structlog
 import torch
 
-from zerofleet.comparison.compared_runs import Comparison, Request
+from zerofleet.comparison.compared_runs import Comparison, ComparisonRequest
 from zerofleet.comparison.comparison_folder import PAGE, ComparisonFolder
 from zerofleet.comparison.comparison_page import page_of
 from zerofleet.comparison.comparison_result import print_table, results_of
-from zerofleet.comparison.trainings import Trainer
+from zerofleet.comparison.trainings import Trainings
 from zerofleet.errors import ConfigError, ZerofleetError
 from zerofleet.printable import printable_lines
 
 _WARNING = 30
 
 
-def compare(request: Request) -> dict[str, Any]:
+def compare(request: ComparisonRequest) -> dict[str, Any]:
     """Do what is missing, write the results into the folder and print them.
 
     Returns:
@@ -36,7 +36,7 @@ def compare(request: Request) -> dict[str, Any]:
     comparison = Comparison.of(request)
     with ComparisonFolder(comparison) as folder:
         try:
-            by_seed = Trainer(comparison, folder, sys.stderr).go()
+            by_seed = Trainings(comparison, folder, sys.stderr).go()
         except KeyboardInterrupt:
             _tell(
                 f"\nstopped: finished trainings are in {folder.path}; the same command continues "
@@ -64,7 +64,7 @@ def main() -> int:
     )
     torch.set_num_threads(1)  # CPU-seconds of several threads would include their waits
     try:
-        compare(Request(**json.loads(sys.argv[1])))
+        compare(ComparisonRequest(**json.loads(sys.argv[1])))
     except ZerofleetError as error:
         _tell(f"zerofleet: {error}")
         return error.exit_code if isinstance(error, ConfigError) else 1

@@ -1,6 +1,6 @@
 """The runs of a comparison, how long each one learns, and what is examined: checked before a start.
 
-``Request`` is what a person asks for; ``Comparison`` is the same with the run files read.
+``ComparisonRequest`` is what a person asks for; ``Comparison`` is the same with the run files read.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Budget:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class ComparisonRequest:
     """The arguments of ``zerofleet compare``; its help describes each."""
 
     runs: Sequence[str]
@@ -87,11 +87,11 @@ class Comparison:
     runs: dict[str, RunConfig]
     """Each run by its name in the results; the others are compared with the first."""
     budget: Budget
-    request: Request
+    request: ComparisonRequest
     output: Path
 
     @classmethod
-    def of(cls, request: Request) -> Comparison:
+    def of(cls, request: ComparisonRequest) -> Comparison:
         """Read the run files and check the request.
 
         Raises:
@@ -196,7 +196,7 @@ def _flat(values: Mapping[str, Any], above: str = "") -> dict[str, Any]:
     return found
 
 
-def _runs(request: Request) -> dict[str, RunConfig]:
+def _runs(request: ComparisonRequest) -> dict[str, RunConfig]:
     """Return each run by its name: the run files, then the first one with other settings."""
     mistakes: list[str] = []
     runs: dict[str, RunConfig] = {}
@@ -241,7 +241,7 @@ def _folder_name(runs: Mapping[str, RunConfig]) -> str:
     return f"{name[:_LONGEST_NAME]}-{digest}"
 
 
-def _check_request(request: Request, game: str) -> None:
+def _check_request(request: ComparisonRequest, game: str) -> None:
     mistakes: list[str] = []
     repeated = sorted({seed for seed in request.seeds if request.seeds.count(seed) > 1})
     if repeated:

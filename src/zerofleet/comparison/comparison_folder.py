@@ -24,7 +24,7 @@ _LOCK = "lock"
 
 
 @dataclass(slots=True)
-class Answers:
+class ExamAnswers:
     """The answers of a model to one question of the exam: a kind of positions, simulations."""
 
     error_rate: float
@@ -36,7 +36,7 @@ class Answers:
 
 
 @dataclass(slots=True, kw_only=True)
-class Training:
+class FinishedTraining:
     """A finished training of one run with one seed."""
 
     run: str
@@ -55,8 +55,8 @@ class Training:
     """CPU-seconds by part: ``play``, ``train``, ``export``."""
     rows: list[dict[str, Any]]
     """Figures of each published model, in order: costs, losses, games, and exams at some."""
-    exam: dict[str, Answers]
-    """Answers of the last model by question, such as ``random@100``."""
+    exam: dict[str, ExamAnswers]
+    """ExamAnswers of the last model by question, such as ``random@100``."""
     played: dict[str, Any] = field(default_factory=dict[str, Any])
     """Results of whole games by what was asked for, such as ``match 100``."""
 
@@ -68,7 +68,7 @@ class Training:
     @classmethod
     def read(cls, values: dict[str, Any]) -> Self:
         """Rebuild a training from JSON."""
-        exam = {question: Answers(**each) for question, each in values.pop("exam").items()}
+        exam = {question: ExamAnswers(**each) for question, each in values.pop("exam").items()}
         return cls(**values, exam=exam)
 
 
@@ -115,7 +115,7 @@ class ComparisonFolder:
         if self._lock is not None:
             self._lock.close()
 
-    def training(self, run: str, seed: int) -> Training | None:
+    def training(self, run: str, seed: int) -> FinishedTraining | None:
         """Return a finished training; None if it is not finished.
 
         Raises:
@@ -124,18 +124,18 @@ class ComparisonFolder:
         name = f"{self._name(run, seed)}.json"
         values = self._read(name)
         try:
-            return None if values is None else Training.read(values)
+            return None if values is None else FinishedTraining.read(values)
         except (TypeError, KeyError) as error:
             raise self._damaged(name) from error
 
-    def keep(self, training: Training, model: bytes | None = None) -> None:
+    def keep(self, training: FinishedTraining, model: bytes | None = None) -> None:
         """Write a training, and its last model if it is given."""
         name = self._name(training.run, training.seed)
         if model is not None:
             self._replace(f"{name}.onnx", model)
         self._write(f"{name}.json", asdict(training))
 
-    def model(self, training: Training) -> bytes:
+    def model(self, training: FinishedTraining) -> bytes:
         """Return the last model of a training.
 
         Raises:

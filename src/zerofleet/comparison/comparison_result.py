@@ -27,7 +27,7 @@ from rich.table import Table
 
 from zerofleet import __version__
 from zerofleet.comparison.compared_runs import Comparison, seed_words
-from zerofleet.comparison.comparison_folder import Answers, Training
+from zerofleet.comparison.comparison_folder import ExamAnswers, FinishedTraining
 from zerofleet.match.play_match import score_interval
 from zerofleet.verdict import Pair
 
@@ -40,7 +40,7 @@ _KINDS = {
     "endgames": "endgames",
     "mates": "forced mates",
 }
-COSTS: dict[str, Callable[[Training], float]] = {
+COSTS: dict[str, Callable[[FinishedTraining], float]] = {
     "games": lambda each: each.games,
     "steps of training": lambda each: each.steps,
     "CPU-seconds, self-play": lambda each: each.cpu["play"],
@@ -114,7 +114,9 @@ def _reading(found: dict[str, Any], below: str, above: str) -> str:
     return below if difference < 0 else above
 
 
-def results_of(comparison: Comparison, by_seed: Sequence[Sequence[Training]]) -> dict[str, Any]:
+def results_of(
+    comparison: Comparison, by_seed: Sequence[Sequence[FinishedTraining]]
+) -> dict[str, Any]:
     """Return the results as JSON.
 
     Args:
@@ -176,7 +178,9 @@ def results_of(comparison: Comparison, by_seed: Sequence[Sequence[Training]]) ->
     }
 
 
-def _question(question: str, first: Sequence[Training], mine: Sequence[Training]) -> dict[str, Any]:
+def _question(
+    question: str, first: Sequence[FinishedTraining], mine: Sequence[FinishedTraining]
+) -> dict[str, Any]:
     answers = [each.exam[question] for each in mine]
     row: dict[str, Any] = {
         "question": question,
@@ -190,7 +194,7 @@ def _question(question: str, first: Sequence[Training], mine: Sequence[Training]
     return row | paired_difference(np.stack([_mistakes(a) - _mistakes(b) for a, b in pairs]))
 
 
-def _mistakes(answers: Answers) -> NDArray[np.float64]:
+def _mistakes(answers: ExamAnswers) -> NDArray[np.float64]:
     """Return 1 for each position with a mistake, ``[positions]``; the share of lines, ``[1]``."""
     return np.array([float(each) for each in answers.wrong] or [answers.error_rate])
 

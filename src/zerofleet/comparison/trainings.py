@@ -18,7 +18,7 @@ from typing import Any, TextIO, TypeVar
 
 from zerofleet import games
 from zerofleet.comparison.compared_runs import Comparison, seed_words
-from zerofleet.comparison.comparison_folder import Answers, ComparisonFolder, Training
+from zerofleet.comparison.comparison_folder import ComparisonFolder, ExamAnswers, FinishedTraining
 from zerofleet.comparison.learning_loop import LearningLoop, LoopModel, PlayFigures
 from zerofleet.comparison.whole_games import (
     PairScores,
@@ -41,7 +41,7 @@ _SHOW_SECONDS = 1.0  # between two updates of the terminal's last line
 _Result = TypeVar("_Result")
 
 
-class Progress:
+class ComparisonProgress:
     """The state of a comparison, for a person: one line that changes, or a few lines in a log.
 
     Args:
@@ -115,7 +115,7 @@ class _Learner:
     share: float = 0.0
 
 
-class Trainer:
+class Trainings:
     """Trains, examines and plays until everything that a comparison asks for is in its folder.
 
     Args:
@@ -133,9 +133,9 @@ class Trainer:
         }
         self.missing = sum(map(len, self._missing.values()))
         """Number of trainings that are not finished."""
-        self._progress = Progress(stream, self.missing)
+        self._progress = ComparisonProgress(stream, self.missing)
 
-    def go(self) -> list[list[Training]]:
+    def go(self) -> list[list[FinishedTraining]]:
         """Do what is missing; return the trainings of each seed, in the order of the runs.
 
         Raises:
@@ -143,7 +143,7 @@ class Trainer:
             EngineError, GtpError: another program cannot play.
         """
         self._announce()
-        found: list[list[Training]] = []
+        found: list[list[FinishedTraining]] = []
         for seed in self._comparison.request.seeds:
             if self._missing[seed]:
                 self._learn(seed, self._missing[seed])
@@ -204,7 +204,7 @@ class Trainer:
         self._note(learner)
         return learner
 
-    def _note(self, learner: _Learner, *, is_last: bool = False) -> dict[str, Answers]:
+    def _note(self, learner: _Learner, *, is_last: bool = False) -> dict[str, ExamAnswers]:
         """Add a row about the newest model; return its exam, which only some models have."""
         loop, request = learner.loop, self._comparison.request
         row: dict[str, Any] = {
@@ -223,7 +223,7 @@ class Trainer:
             **_losses(learner),
         }
         loop.figures = PlayFigures()
-        answers: dict[str, Answers] = {}
+        answers: dict[str, ExamAnswers] = {}
         if is_last or (request.exams and learner.share * request.exams >= learner.exams):
             learner.exams = math.floor(learner.share * request.exams) + 1
             answers = asyncio.run(
@@ -248,7 +248,7 @@ class Trainer:
             )
         _own_fault(learner, loop.finish)
         exam = self._note(learner, is_last=True)
-        training = Training(
+        training = FinishedTraining(
             run=learner.name,
             seed=loop.run.seed,
             precision=loop.model.precision,
@@ -274,7 +274,7 @@ class Trainer:
         number = f" ({seeds.index(seed) + 1} of {len(seeds)})" if len(seeds) > 1 else ""
         return f"seed {seed}{number}"
 
-    def _play(self, seed: int, trainings: Sequence[Training]) -> None:
+    def _play(self, seed: int, trainings: Sequence[FinishedTraining]) -> None:
         """Play the games of a seed that are not played yet, and keep each result."""
         request, first = self._comparison.request, trainings[0]
         run = _seeded(self._comparison.first, seed)
@@ -298,20 +298,22 @@ class Trainer:
                     training.played[key] = asyncio.run(play())
                     self._folder.keep(training)
 
-    async def _match(self, run: RunConfig, training: Training, first: Training) -> PairScores:
+    async def _match(
+        self, run: RunConfig, training: FinishedTraining, first: FinishedTraining
+    ) -> PairScores:
         players = (self._model(training), self._model(first))
         return await play_pairs(run, players, self._comparison.request.match)
 
     async def _alone(
         self,
         run: RunConfig,
-        training: Training,
+        training: FinishedTraining,
         play: Callable[..., Coroutine[Any, Any, Results]],
         games: int,
     ) -> Results:
         return await play(run, self._model(training), games=games)
 
-    def _model(self, training: Training) -> LoopModel:
+    def _model(self, training: FinishedTraining) -> LoopModel:
         content = self._folder.model(training)
         session = ModelSession(content, games.spec(self._comparison.game))
         return LoopModel(training.models, training.precision, content, session)
@@ -319,7 +321,7 @@ class Trainer:
 
 async def exam_answers(
     run: RunConfig, predictor: Predictor, simulations: Sequence[int], positions: int
-) -> dict[str, Answers]:
+) -> dict[str, ExamAnswers]:
     """Return a network's answers by question, with the run's search.
 
     Args:
@@ -328,7 +330,7 @@ async def exam_answers(
         simulations: numbers of simulations, each of which is examined.
         positions: most positions of each kind.
     """
-    found: dict[str, Answers] = {}
+    found: dict[str, ExamAnswers] = {}
     prior_alone = run.search.model_copy(update={"decisive_moves": False})
     for kind, number in itertools.product(position_kinds(run.game.name), simulations):
         result = await examine(
@@ -340,7 +342,7 @@ async def exam_answers(
             search=run.search if number > 1 else prior_alone,
         )
         wrong = "".join(str(int(each)) for each in result.wrong)
-        found[f"{kind}@{number}"] = Answers(result.error_rate, result.value_error, wrong)
+        found[f"{kind}@{number}"] = ExamAnswers(result.error_rate, result.value_error, wrong)
     return found
 
 
