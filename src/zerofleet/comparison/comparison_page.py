@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
-from typing import Any
+from typing import Any, cast
 
 from zerofleet.comparison.comparison_result import (
     HEADINGS,
@@ -134,7 +134,9 @@ def _differences(results: dict[str, Any]) -> str:
 def _value(value: object) -> str:
     if isinstance(value, bool):
         return str(value).lower()
-    return ", ".join(map(str, value)) or "none" if isinstance(value, list) else str(value)
+    if isinstance(value, list):
+        return ", ".join(map(str, cast("list[object]", value))) or "none"
+    return str(value)
 
 
 def _charts(results: dict[str, Any]) -> str:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Literal
@@ -246,7 +246,7 @@ class LearningLoop:
         return self.engine.statistics.positions_evaluated
 
     @contextmanager
-    def _counting(self, part: str) -> Iterator[None]:
+    def _counting(self, part: str) -> Generator[None]:
         began = time.process_time()
         try:
             yield
