@@ -1,6 +1,13 @@
-"""Variants of a run without single parts of the defaults, or with one alone."""
+"""Variants of a run without single parts of the defaults, or with one alone.
+
+``python -m bench.accelerations 'no proven results'`` prints the keys of a variant, as ``zerofleet
+compare RUN.toml --set`` takes them; without a name it lists the variants.
+"""
 
 from __future__ import annotations
+
+import json
+import sys
 
 from zerofleet.config.presets import PRESETS
 
@@ -44,3 +51,15 @@ VARIANTS: dict[str, Settings] = {
 }
 """By name: ``run`` as it is; ``no`` has one part as in the preset ``plain``; ``plain`` has all of
 them so, and ``only`` all but one."""
+
+
+def settings_of(variant: str) -> str:
+    """The keys of a variant as one text, for ``--set``."""
+    return ",".join(f"{key}={json.dumps(value)}" for key, value in VARIANTS[variant].items())
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] and sys.argv[1] in VARIANTS:
+        print(settings_of(sys.argv[1]))
+    else:
+        sys.exit(f"give one of {', '.join(VARIANTS)}")

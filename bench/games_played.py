@@ -23,18 +23,19 @@ _FULL_AND_FAST: Values = {"preset": "plain", "selfplay": {"full_search_share": 0
 
 
 def run_of(workload: Workload, more: Values | None = None) -> RunConfig:
-    """A run of the workload: see ``run_values``."""
-    return run_from_values(run_values(workload) | (more or {}))
+    """A run of the workload, from the run file that a person would write: the defaults and sizes.
 
-
-def run_values(workload: Workload) -> Values:
-    """The run file that a person would write for the workload: the defaults and sizes."""
-    return {
+    Args:
+        workload: what is played.
+        more: further keys of the run file.
+    """
+    values: Values = {
         "name": RUN,
         "game": {"name": workload.game},
         "search": {"num_simulations": workload.simulations},
         "network": workload.network.model_dump(exclude_unset=True),
     }
+    return run_from_values(values | (more or {}))
 
 
 def played_games(workload: Workload, count: int, seed: int) -> list[GameRecord]:

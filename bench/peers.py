@@ -2,8 +2,8 @@
 
 ``python -m bench.peers openspiel mctx --python PEERS/bin/python`` lets each learn Connect Four in
 an environment of its own, takes its newest checkpoint when its processes have used up 300, 900 and
-1800 CPU-seconds (``--marks``), and examines that as ``bench.strength`` does: the same positions and
-the same search over the peer's network. CPU-seconds are those of all its processes from their
+1800 CPU-seconds (``--marks``), and examines that as ``zerofleet compare`` does: the same positions
+and the same search over the peer's network. CPU-seconds are those of all its processes from their
 start, imports and compilers included; exams cost it nothing.
 """
 
@@ -22,7 +22,7 @@ from typing import Any
 from bench.peer_predictor import PEERS, PeerPredictor, PeerProcess
 from bench.processes import family_cpu_seconds
 from bench.report import positive, told
-from bench.strength import exam_figures
+from zerofleet.comparison.trainings import exam_answers
 from zerofleet.config import load_run
 from zerofleet.errors import ConfigError
 
@@ -95,9 +95,12 @@ def examine_row(row: dict[str, Any], folder: Path, options: argparse.Namespace) 
     arguments = ["answer", str(checkpoint)]
     with PeerProcess(options.python, peer.module, *arguments, log=folder / "log.txt") as process:
         predictor = PeerPredictor(peer, process.ask)
-        exam = exam_figures(options.run, predictor, options.simulations, options.positions)
-        found, _ = asyncio.run(exam)
-    report(row | found, options.output)
+        exam = exam_answers(options.run, predictor, options.simulations, options.positions)
+        for question, answers in asyncio.run(exam).items():
+            row[question] = round(answers.error_rate, 5)
+            if answers.value_error is not None:
+                row[f"{question}_mse"] = round(answers.value_error, 4)
+    report(row, options.output)
 
 
 def report(row: dict[str, Any], output: Path | None) -> None:

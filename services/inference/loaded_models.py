@@ -41,9 +41,6 @@ Key = tuple[int, str]
 """Version and precision."""
 
 AUTO = "auto"
-FASTER = 1.15  # times fp32; a variant that gains less is not worth its rounding
-_ROUNDS = 5
-_MEASURE_SECONDS = 3.0  # enough for one round of a large network
 
 RUNS: dict[ProviderName, frozenset[VariantPrecision]] = {
     "cpu": frozenset({"int8"}),
@@ -360,56 +357,3 @@ class Precisions:
             self._said_missing = True
             reason = "not published or not accepted"
             _log.warning("precision_missing", wanted=self._wanted, version=version, reason=reason)
-
-
-def fastest_model(
-    models: Sequence[LoadedModel],
-    observations: NDArray[np.uint8],
-    clock: Callable[[], float] = time.perf_counter,
-) -> LoadedModel:
-    """The model that predicts these rows fastest; fp32 unless another one is clearly faster.
-
-    Args:
-        models: of one version, fp32 among them.
-        observations: ``[rows, observation_bytes]``.
-        clock: seconds; on the CPU the thread's own, which other threads do not lengthen.
-    """
-    seconds = dict.fromkeys(models, np.inf)
-    end = time.monotonic() + _MEASURE_SECONDS
-    for model in models:
-        _seconds(model, observations, clock)  # the first run may have to allocate
-    for _ in range(_ROUNDS):
-        # On a GPU the batches of the one that answers would delay the others, but not itself: with
-        # them it takes turns.
-        with ExitStack() as stack:
-            for model in models:
-                stack.enter_context(model.paused())
-            for model in models:
-                # The least of several: other work on the machine only adds time.
-                seconds[model] = min(seconds[model], _seconds(model, observations, clock))
-        if time.monotonic() >= end:
-            break
-    reference = next(model for model in models if model.precision == FP32)
-    best = min(models, key=lambda model: seconds[model])
-    chosen = best if seconds[best] * FASTER <= seconds[reference] else reference
-    _log.info(
-        "precision_chosen",
-        precision=chosen.precision,
-        positions_per_second={
-            model.precision: round(len(observations) / seconds[model]) for model in models
-        },
-    )
-    return chosen
-
-
-def _seconds(
-    model: LoadedModel, observations: NDArray[np.uint8], clock: Callable[[], float]
-) -> float:
-    """Seconds that one run takes; infinite where it fails."""
-    start = clock()
-    try:
-        model.run(0, observations)
-    except Exception as error:  # then the variant is not chosen
-        _log.warning("variant_failed", precision=model.precision, reason=str(error))
-        return np.inf
-    return clock() - start

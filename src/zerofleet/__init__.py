@@ -8,6 +8,7 @@ only from layers below its own:
 - ``zerofleet.command`` and ``zerofleet.opened_run``: entry points, from a shell and from Python.
 - ``zerofleet.cli``: the commands a person types.
 - ``zerofleet.local``: embedded stores and the supervisor behind ``zerofleet up``.
+- ``zerofleet.comparison`` (torch): run files trained side by side, behind ``zerofleet compare``.
 - ``zerofleet.exam``: a player's error rate against perfect play, and its games against GNU Go.
 - ``zerofleet.match``: games between two players, and the players that never change.
 - ``zerofleet.gtp``: the Go Text Protocol, as a server and as a client of other engines;

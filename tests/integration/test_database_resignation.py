@@ -9,8 +9,8 @@ import psycopg2
 import pytest
 from psycopg2 import errors
 
-from bench.resignation_rule import ResignationRule
 from tests.support.random_records import changed, random_record
+from zerofleet.comparison.resignation_rule import ResignationRule
 from zerofleet.config import ResignSection, run_from_values
 from zerofleet.database import Database, ResignRow, Submission
 from zerofleet.records import GameRecord

@@ -626,3 +626,19 @@ def test_a_class_that_is_no_game_is_noticed_before_anything_starts(zerofleet: Ze
     assert "on a copy changed it: copy() must copy each array and list too" in words
     assert "docs/tutorials/your-own-game.md says what each method does" in words
     assert not Path("zerofleet-data").exists()
+
+
+@pytest.mark.parametrize("command", ["compare", "check-network"])
+def test_a_command_that_trains_names_what_to_install(
+    zerofleet: Zerofleet, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    module = sys.modules[f"zerofleet.cli.{command.replace('-', '_')}"]
+    monkeypatch.setattr(module, "find_spec", lambda name: None)
+    assert "torch is not installed: pip install 'zerofleet[trainer]'" in complaint(
+        zerofleet(command, TICTACTOE)
+    )
+
+
+def test_a_comparison_of_no_time_is_refused(zerofleet: Zerofleet) -> None:
+    refused = complaint(zerofleet("compare", TICTACTOE, "--cpu-seconds", "0"))
+    assert "--cpu-seconds 0: give a number above 0" in refused

@@ -2,8 +2,9 @@
 
 import pytest
 
-from zerofleet.cli.match import player_names, score_interval
+from zerofleet.cli.match import player_names
 from zerofleet.errors import ConfigError
+from zerofleet.match.play_match import score_interval
 from zerofleet.verdict import Pair
 
 WON, LOST, EVEN, DRAWN = (1.0, 1.0), (0.0, 0.0), (1.0, 0.0), (0.5, 0.5)

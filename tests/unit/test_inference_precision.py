@@ -8,8 +8,9 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 import numpy as np
 import pytest
 
+from zerofleet.models.fastest import fastest_model
 from zerofleet.prediction import ModelFile
-from zerofleet.services.inference.loaded_models import RUNS, LoadedModel, Precisions, fastest_model
+from zerofleet.services.inference.loaded_models import RUNS, LoadedModel, Precisions
 
 ROWS = np.zeros((64, 4), np.uint8)
 FILES = {

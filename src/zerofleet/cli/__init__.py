@@ -11,9 +11,11 @@ import sys
 from collections.abc import Callable
 
 import typer
+from typer.core import TyperCommand
 
 from zerofleet import __version__
 from zerofleet.cli.check_network import check_network
+from zerofleet.cli.compare import SeveralValues, compare
 from zerofleet.cli.exam import exam
 from zerofleet.cli.export import export
 from zerofleet.cli.fork import fork
@@ -65,6 +67,7 @@ _EXAMPLES: dict[Callable[..., None], str] = {
     pgn: "zerofleet pgn runs/chess.toml --last 10 --folder games",
     exam: "zerofleet exam connect_four --model all",
     match: "zerofleet match 12 8 --games 100",
+    compare: "zerofleet compare connect_four --set search.c_puct=2 --cpu-seconds 600 --seeds 1 2",
     check_network: "zerofleet check-network runs/my-network.toml",
     migrate: "zerofleet migrate --database-url postgresql://owner@db/zerofleet",
     rollback: "zerofleet rollback connect_four --to 12",
@@ -76,6 +79,8 @@ for command, example in _EXAMPLES.items():
     # The name of a function cannot be a word of Python's.
     name = "import" if command is import_games else None
     app.command(name, epilog=f"\b\nExample:\n  {example}")(command)
+    kind = SeveralValues if command is compare else TyperCommand
+    app.command(cls=kind, epilog=f"\b\nExample:\n  {example}")(command)
 
 
 def _version(wanted: bool) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import math
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -26,13 +25,11 @@ from zerofleet.cli.run_options import (
 from zerofleet.cli.serving import evaluating
 from zerofleet.cli.terminal import echo
 from zerofleet.errors import ConfigError, StaleEpochError, StoreUnavailableError
-from zerofleet.fleet.figures import Z_95
 
 if TYPE_CHECKING:
     from zerofleet.config import RunConfig
     from zerofleet.database import Database, MatchRow
     from zerofleet.fleet.heartbeat import Heartbeats
-    from zerofleet.verdict import Pair
 
 _Check = Callable[[], None]
 _Evaluator = Callable[[], AbstractContextManager[_Check]]
@@ -316,26 +313,9 @@ def _result(database: Database, trial: MatchRow) -> str:
     )
     pairs = [pair for pair in database.match_pairs(trial.match_id) if not pair.repeated]
     if pairs:
+        from zerofleet.match.play_match import score_interval
+
         low, high = score_interval(pairs)
         text += f", 95% {low:.2f} to {high:.2f}"
     left = trial.games - score.games
     return f"{text}, {left} games to play" if left > 0 else text
-
-
-def score_interval(pairs: Sequence[Pair]) -> tuple[float, float]:
-    """Return the 95% interval of the first player's points per game, over complete pairs.
-
-    It is the normal interval of the pairs' mean score. An outcome of a pair that did not occur
-    counts as half a pair, as in the gate's sequential test, so that a few equal pairs do not look
-    certain. The interval always contains the score itself.
-    """
-    counts = dict.fromkeys((0.0, 0.5, 1.0, 1.5, 2.0), 0.0)
-    for pair in pairs:
-        counts[pair.points] += 1
-    weights = {points / 2: count or 0.5 for points, count in counts.items()}
-    number = sum(weights.values())
-    mean = sum(score * count for score, count in weights.items()) / number
-    variance = sum(count * (score - mean) ** 2 for score, count in weights.items()) / number
-    half = Z_95 * math.sqrt(variance / number)
-    score = sum(pair.points for pair in pairs) / (2 * len(pairs))
-    return max(0.0, min(mean - half, score)), min(1.0, max(mean + half, score))

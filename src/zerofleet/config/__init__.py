@@ -23,7 +23,7 @@ from zerofleet.config.load import (
     run_file_text,
     stored_run,
 )
-from zerofleet.config.overrides import SET_VARIABLE, Overrides, near_key
+from zerofleet.config.overrides import SET_VARIABLE, Overrides, near_key, split_settings
 from zerofleet.config.process_settings import ENV_PREFIX, INITIAL_WEIGHTS, ProcessSettings
 from zerofleet.config.run import (
     EvaluatorSection,
@@ -80,5 +80,6 @@ __all__ = [
     "read_settings",
     "run_file_text",
     "run_from_values",
+    "split_settings",
     "stored_run",
 ]

@@ -57,7 +57,7 @@ class Overrides:
         Args:
             options: the texts of ``--set``.
         """
-        variable = _split(os.environ.get(SET_VARIABLE, ""))
+        variable = split_settings(os.environ.get(SET_VARIABLE, ""))
         texts = [(SET_VARIABLE + ": ", text) for text in variable]
         texts += [("--set ", text) for text in options]
         given: list[Override] = []
@@ -152,8 +152,8 @@ def _known_keys(path: Sequence[str]) -> list[str]:
     return [name for name, each in model.model_fields.items() if not each.exclude] if model else []
 
 
-def _split(text: str) -> list[str]:
-    """Split at commas outside brackets and quotes."""
+def split_settings(text: str) -> list[str]:
+    """Split ``search.c_puct=2,trainer.l2=0`` at commas outside brackets and quotes."""
     parts, start, depth, is_quoted = list[str](), 0, 0, False
     for index, letter in enumerate(text):
         if letter == '"':

@@ -256,18 +256,7 @@ class Window:
 
     def trace(self, split: Split, batch_size: int, seed: int) -> TracedBatch | None:
         """Draw positions for a measurement, as they were played; None if there are none."""
-        buffer = self.trained if split == "train" else self.held_out
-        if not buffer.positions:
-            return None
-        drawn = buffer.sample_with_plies(batch_size, seed, symmetry=False)
-        observations, policy_target, value_target, ply, game_length, game_index, result = drawn
-        return TracedBatch(
-            (observations, policy_target, value_target),
-            ply,
-            game_length,
-            buffer.total_games - 1 - game_index,
-            result,
-        )
+        return trace(self.trained if split == "train" else self.held_out, batch_size, seed)
 
     def observations(self, split: Split, positions: int, seed: int) -> NDArray[np.uint8] | None:
         """Draw observations ``[positions, bytes]``; None if there are fewer.
@@ -425,6 +414,21 @@ def draw(buffer: ReplayBuffer, batch_size: int, seed: int, *, symmetry: bool) ->
     if buffer.auxiliary_width:
         return buffer.sample_with_auxiliary(batch_size, seed, symmetry=symmetry)
     return buffer.sample(batch_size, seed, symmetry=symmetry)
+
+
+def trace(buffer: ReplayBuffer, batch_size: int, seed: int) -> TracedBatch | None:
+    """Draw positions for a measurement, as they were played; None if there are none."""
+    if not buffer.positions:
+        return None
+    drawn = buffer.sample_with_plies(batch_size, seed, symmetry=False)
+    observations, policy_target, value_target, ply, game_length, game_index, result = drawn
+    return TracedBatch(
+        (observations, policy_target, value_target),
+        ply,
+        game_length,
+        buffer.total_games - 1 - game_index,
+        result,
+    )
 
 
 def _next_page_games(page_games: int, games: Sequence[StoredGame]) -> int:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import random
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Generator, Sequence
@@ -20,10 +21,12 @@ from zerofleet_core import GameColumns, Match, SearchConfig
 
 from zerofleet.database import MatchGame
 from zerofleet.errors import ConfigError
+from zerofleet.fleet.figures import Z_95
 from zerofleet.games import State
 from zerofleet.prediction import Predictor
 from zerofleet.records import GameRecord, changed, new_game_uid
 from zerofleet.service import first_of
+from zerofleet.verdict import Pair
 
 # A game's place in its match, which is the key of its row: the opening, and the colour of the
 # player named first (0: it is the first player of the game, 1: the second).
@@ -411,3 +414,22 @@ def _random_opening(game: str, plies: int, rng: random.Random) -> tuple[State, l
         state.apply(action)
         actions.append(action)
     return state, actions
+
+
+def score_interval(pairs: Sequence[Pair]) -> tuple[float, float]:
+    """Return the 95% interval of the first player's points per game, over complete pairs.
+
+    It is the normal interval of the pairs' mean score. An outcome of a pair that did not occur
+    counts as half a pair, as in the gate's sequential test, so that a few equal pairs do not look
+    certain. The interval always contains the score itself.
+    """
+    counts = dict.fromkeys((0.0, 0.5, 1.0, 1.5, 2.0), 0.0)
+    for pair in pairs:
+        counts[pair.points] += 1
+    weights = {points / 2: count or 0.5 for points, count in counts.items()}
+    number = sum(weights.values())
+    mean = sum(score * count for score, count in weights.items()) / number
+    variance = sum(count * (score - mean) ** 2 for score, count in weights.items()) / number
+    half = Z_95 * math.sqrt(variance / number)
+    score = sum(pair.points for pair in pairs) / (2 * len(pairs))
+    return max(0.0, min(mean - half, score)), min(1.0, max(mean + half, score))

@@ -10,6 +10,7 @@
 - ``quantize``: the same model in fewer bits; it needs onnx.
 - ``variant``: ``python -m zerofleet.models.variant``, the separate process that makes such a model
   and measures it.
+- ``fastest``: the choice between a model's precisions by speed.
 - ``publish``: files first, rows second.
 
 Nothing is imported here, so that a process pays only for the parts it uses.

@@ -1,4 +1,4 @@
-"""v_resign as Postgres computes it, from games in memory: for a loop without stores."""
+"""The resignation threshold (v_resign) as Postgres computes it, from games in memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whole games of a loop's newest model: against the solver, anchors, and another loop's model."""
+"""Whole games of a trained model: against the solver, GNU Go, anchors, and another model."""
 
 from __future__ import annotations
 
@@ -9,66 +9,79 @@ from contextlib import AsyncExitStack
 from dataclasses import asdict
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from zerofleet.config import RunConfig
 from zerofleet.database import MatchGame
-from zerofleet.exam import ENDINGS, SOLVER_CHOICES, play_endings, play_first, play_second
+from zerofleet.exam import (
+    ENDINGS,
+    SOLVER_CHOICES,
+    PerfectPlay,
+    play_endings,
+    play_first,
+    play_second,
+)
 from zerofleet.exam.examined_player import ExaminedPlayer
-from zerofleet.exam.gnu_go import LEVELS, play_gnu_go
+from zerofleet.exam.gnu_go import LEVELS, GnuGoGames, play_gnu_go
 from zerofleet.games.chess import is_chess
 from zerofleet.match.anchors import anchor_player
 from zerofleet.match.play_match import PairQueue, SearchPlayer, draw_openings, play_match
 from zerofleet.prediction import Predictor
 from zerofleet.search_configs import match_search
 
-PairScores = NDArray[np.float64]
-"""Points per game of the first player, ``[pairs]``: the mean of both games of each opening."""
+PairScores = list[tuple[float, float]]
+"""Scores of the first player in both games of each opening, ``[pairs][2]``."""
+Results = list[dict[str, Any]]
+"""One result for each opponent, with ``opponent``, ``games``, ``wins``, ``draws``, ``losses``."""
 
 _PAIRS_AT_ONCE = 32
-_PROGRAMS_AT_ONCE = 16  # games with a GTP program: each has its own process
+_PROGRAMS_AT_ONCE = 16  # games with a program: each has its own process
 
 
-async def play_perfect(run: RunConfig, predictor: Predictor, games: int) -> dict[str, Any]:
-    """Against the solver, by the run's ``[search]`` at the simulations of its ``[exam]``.
+async def play_perfect(run: RunConfig, predictor: Predictor, games: int) -> Results:
+    """Play against the solver, with the run's ``[search]`` and the simulations of its ``[exam]``.
 
-    In chess: this many games from each won ending, under ``won_MATERIAL``.
+    Args:
+        run: the run whose search the model has; its game is Connect Four or chess.
+        predictor: the model.
+        games: games with each solver as first player, and a seventh of them as second player; in
+            chess, games from each won ending.
     """
     simulations = run.exam.num_simulations
     player = ExaminedPlayer.of(run.game.name, predictor, simulations, run.search)
-    found = dict[str, Any]()
+    found: Results = []
     if is_chess(run.game.name):
         for material in ENDINGS:
             ended = await play_endings(player, material, games)
-            found[f"won_{material}"] = asdict(ended)
+            found.append(_row(f"best defence in {material}", ended))
         return found
     for choice in SOLVER_CHOICES:
-        first = await play_first(player, games, choice, run.seed)
-        second = await play_second(player, -(-games // 7), choice, run.seed)
-        found |= {
-            f"perfect_first_{choice}": asdict(first),
-            f"perfect_second_{choice}": asdict(second),
-        }
+        for side, play, number in (
+            ("first", play_first, games),
+            ("second", play_second, -(-games // 7)),
+        ):
+            ended = await play(player, number, choice, run.seed)
+            found.append(_row(f"solver ({choice}), as {side} player", ended))
     return found
 
 
-async def play_gnugo(run: RunConfig, predictor: Predictor, games: int) -> dict[str, Any]:
-    """Against GNU Go at each level, by the run's ``[search]`` and ``[exam]``."""
-    found: list[dict[str, Any]] = []
+async def play_gnugo(run: RunConfig, predictor: Predictor, games: int) -> Results:
+    """Play against GNU Go at each level, with the run's ``[search]`` and ``[exam]``."""
+    found: Results = []
     for level in LEVELS:
         ended = await play_gnu_go(run, predictor, level, games, run.exam.num_simulations)
         derived = ("given_up", "mean_margin", "even_komi")
-        found.append(asdict(ended) | {name: getattr(ended, name) for name in derived})
-    return {"gnugo": found}
+        figures = {name: getattr(ended, name) for name in derived}
+        found.append(_row(f"GNU Go, level {level}", ended) | figures)
+    return found
 
 
 async def play_anchors(
     run: RunConfig, predictor: Predictor, names: Sequence[str], games: int
-) -> dict[str, Any]:
-    """Against each anchor, by the run's ``[search]`` at the simulations of its ``[exam]``.
+) -> Results:
+    """Play against each anchor, with the run's ``[search]`` and the simulations of its ``[exam]``.
 
     Args:
+        run: the run whose search and openings the games have.
+        predictor: the model.
         names: anchors that can play here; ``search`` has as many simulations.
         games: an even number, half with each colour from the same random openings. Fewer are played
             if there are fewer openings.
@@ -81,7 +94,7 @@ async def play_anchors(
     openings = draw_openings(game, run.evaluator.opening_plies, games // 2, run.seed)
     places = [(opening, colour) for opening in range(len(openings)) for colour in (0, 1)]
     thinking = asyncio.Semaphore(os.cpu_count() or 1)
-    found: list[dict[str, Any]] = []
+    found: Results = []
     for name in names:
         played: list[MatchGame] = []
 
@@ -96,7 +109,7 @@ async def play_anchors(
         scores = [each.score for each in played]
         found.append(
             {
-                "anchor": name,
+                "opponent": name,
                 "games": len(played),
                 "wins": scores.count(1.0),
                 "draws": scores.count(0.5),
@@ -104,30 +117,35 @@ async def play_anchors(
                 "forfeits": sum(each.remark is not None for each in played),
             }
         )
-    return {"anchors": found}
+    return found
 
 
 async def play_pairs(
     run: RunConfig, players: tuple[Predictor, Predictor], games: int
 ) -> PairScores:
-    """Two networks against each other, from random openings that are each played twice.
+    """Play two networks against each other, from random openings that are each played twice.
 
     Args:
-        run: whose match this is: its openings, and its ``[search]`` for both, at the simulations of
-            its ``[exam]``.
-        players: the first is the one whose points are counted.
-        games: an even number, or one more is played.
+        run: the run whose openings and ``[search]`` the match has, at the simulations of its
+            ``[exam]``.
+        players: two networks; the scores are the first one's.
+        games: an even number.
     """
-    openings = draw_openings(run.game.name, run.evaluator.opening_plies, -(-games // 2), run.seed)
+    openings = draw_openings(run.game.name, run.evaluator.opening_plies, games // 2, run.seed)
     search = match_search(run.search, run.exam.num_simulations)
     first, second = (SearchPlayer(predictor, search) for predictor in players)
-    scores = np.zeros((len(openings), 2))
+    scores = [[0.0, 0.0] for _ in openings]
 
     async def keep(finished: Sequence[MatchGame]) -> None:
         for game in finished:
-            scores[game.opening, game.color] = game.score
+            scores[game.opening][game.color] = game.score
 
     places = [(opening, colour) for opening in range(len(openings)) for colour in (0, 1)]
     queue = PairQueue(places, _PAIRS_AT_ONCE)
     await play_match(run.game.name, openings, (first, second), queue, keep)
-    return scores.mean(axis=1)
+    return [(first, second) for first, second in scores]
+
+
+def _row(opponent: str, ended: PerfectPlay | GnuGoGames) -> dict[str, Any]:
+    losses = ended.games - ended.wins - ended.draws
+    return {"opponent": opponent, **asdict(ended), "losses": losses}
