@@ -78,9 +78,8 @@ _EXAMPLES: dict[Callable[..., None], str] = {
 for command, example in _EXAMPLES.items():
     # The name of a function cannot be a word of Python's.
     name = "import" if command is import_games else None
-    app.command(name, epilog=f"\b\nExample:\n  {example}")(command)
     kind = SeveralValues if command is compare else TyperCommand
-    app.command(cls=kind, epilog=f"\b\nExample:\n  {example}")(command)
+    app.command(name, cls=kind, epilog=f"\b\nExample:\n  {example}")(command)
 
 
 def _version(wanted: bool) -> None:

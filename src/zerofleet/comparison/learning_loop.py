@@ -32,6 +32,7 @@ from zerofleet.fleet.figures import Measurement
 from zerofleet.learning import export_onnx
 from zerofleet.learning.export import random_positions
 from zerofleet.learning.learner import Learner
+from zerofleet.learning.restarts import RestartBuffer
 from zerofleet.learning.schedule import held_out_limit, window_limit
 from zerofleet.learning.window import TrainBucket, draw, empty_buffer, sample_seed, trace
 from zerofleet.models.fastest import fastest_model
@@ -47,6 +48,7 @@ WantedPrecision = Literal["run", "fp32", "int8"]
 
 _INT8 = "int8"
 _COMPUTED_EVERY = 100  # games played on, for v_resign
+_RESTARTS_EVERY = 100  # games
 _ROWS = 64  # rows of one run of a session: how rows are split must not depend on speed
 _TIMED_ROWS = 256
 
@@ -174,6 +176,7 @@ class LearningLoop:
         self.bucket = TrainBucket(settings.samples_per_position)
         search = selfplay_search(run)
         self.engine = SelfPlay(spec.name, run.selfplay.games_per_engine, search, run.seed)
+        self._restarts = RestartBuffer() if run.selfplay.restart_share else None
         self.engine.set_resignation(None, run.resign.play_on_share if run.resign.enabled else 0.0)
         self.resignation = ResignationRule(run.resign)
         self._batches = 0  # batches of self-play: the clock by which games begin and end
@@ -262,6 +265,7 @@ class LearningLoop:
     def _keep(self, game: GameColumns) -> None:
         """Add a game to the window, where it allows samples, or to the validation games."""
         self._note_resignation(game)
+        self._note_regrets(game)
         settings = self.run.trainer
         uid = hashlib.blake2b(f"{self.run.seed}/{game.game_id}".encode(), digest_size=16)
         if is_held_out(UUID(bytes=uid.digest()), settings.held_out_share):
@@ -271,6 +275,16 @@ class LearningLoop:
         self._window.set_max_positions(window_limit(settings, self.bucket.received + coming))
         self.bucket.pay(_add(self._window, game))
         self.bucket.limit(self._window.positions, settings.batch_size)
+
+    def _note_regrets(self, game: GameColumns) -> None:
+        if self._restarts is None:
+            return
+        self._restarts.add(
+            game.action, game.to_play, game.root_value, game.full_search, game.result or 0
+        )
+        if game.game_id % _RESTARTS_EVERY == 0:
+            beginnings = [list(each.actions) for each in self._restarts.restarts()]
+            self.engine.set_restarts(beginnings, self.run.selfplay.restart_share)
 
     def _note_resignation(self, game: GameColumns) -> None:
         began, section = self._began.pop(game.game_id), self.run.resign
