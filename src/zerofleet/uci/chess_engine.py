@@ -49,7 +49,7 @@ class ControllerOptions:
     lines: int = 1
     overhead: float = 0.1  # seconds
     chess960: bool = False
-    shows_chances: bool = False  # of win, draw and loss
+    shows_chances: bool = False  # win, draw and loss
 
 
 class ChessEngine:

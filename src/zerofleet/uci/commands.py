@@ -164,7 +164,7 @@ class InfoStyle:
     """Selection and format of the lines about a search."""
 
     lines: int = 1  # best moves to show (MultiPV)
-    shows_chances: bool = False  # of win, draw and loss (UCI_ShowWDL)
+    shows_chances: bool = False  # win, draw and loss (UCI_ShowWDL)
     name_line: Callable[[Sequence[int]], list[str]] = lambda actions: [str(a) for a in actions]
     mate_in: Callable[[SearchChild], int | None] = lambda _: None
     """Moves until mate of a child, negative if the player to move is mated; None if none is
