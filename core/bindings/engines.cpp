@@ -173,7 +173,8 @@ void bind_self_play(nb::module_& module) {
             self.run([&](SelfPlayEngine& engine) { engine.set_restarts(beginnings, share); });
           },
           "beginnings"_a, "share"_a,
-          "Let a random share of the games that begin from now on repeat one of these beginnings.\n\n"
+          "Let a random share of the games that begin from now on repeat one of these "
+          "beginnings.\n\n"
           "Each beginning is equally likely. Its plies are no training targets, and the game that\n"
           "follows is not one in which no player resigns (`plays_on`).\n\n"
           "Args:\n    beginnings: each a list of actions from the start of the game.\n\n"

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Self, Unpack
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, Unpack
 
 from zerofleet.cli.run_options import chosen_folder, logged_in
 from zerofleet.cli.serving import serving
@@ -240,8 +241,7 @@ class OpenedRun:
         self, name: str, since: str | datetime | None, model: int | None, limit: int | None
     ) -> pd.DataFrame:
         require_pandas()
-        import pyarrow as pa
-
+        pa: Any = importlib.import_module("pyarrow")
         choice = GameChoice(_time(since), model, limit)
         database, run = self._opened(), self.config
         bounds = database.bounds(run.name, choice)
@@ -377,8 +377,8 @@ def require_pandas() -> None:
         ConfigError: one is missing.
     """
     try:
-        import pandas  # noqa: F401
-        import pyarrow  # noqa: F401
+        for module in ("pandas", "pyarrow"):
+            importlib.import_module(module)
     except ImportError as error:
         raise ConfigError(
             "data frames need pandas and pyarrow: pip install 'zerofleet[data]'"

@@ -94,7 +94,7 @@ def _choice(player: OwnPlayer, start: str, actions: list[int]) -> dict[str, Any]
         access = f"choose(state, {shortened(str(actions))})"
         return {"error": _failure(type(player), access, error)}
     try:
-        return {"action": operator.index(found)}  # pyright: ignore[reportArgumentType]
+        return {"action": operator.index(found)}
     except TypeError:
         return {"wrong": printable(shortened(repr(found)))}
 

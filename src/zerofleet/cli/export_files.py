@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import json
 import shutil
 import sys
@@ -320,7 +321,9 @@ class _Tables:
             done.skip(rejected)
             if table is not None:
                 tables["positions"] = table
-                done.positions += len(table["ply"])
+                plies = table["ply"]
+                assert isinstance(plies, np.ndarray)
+                done.positions += len(plies)
         return tables
 
     def entries(self, page: ExportPage) -> int:
@@ -399,9 +402,8 @@ class _ParquetTable:
             self._end_file()
 
     def _write_group(self) -> None:
-        import pyarrow as pa
-        from pyarrow import parquet
-
+        pa: Any = importlib.import_module("pyarrow")
+        parquet: Any = importlib.import_module("pyarrow.parquet")
         table = pa.concat_tables(self._waiting)
         self._waiting, self._waiting_bytes = [], 0
         if self._writer is None:

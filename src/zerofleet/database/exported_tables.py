@@ -6,9 +6,10 @@ makes a pyarrow table of them.
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import UUID
 
 import numpy as np
@@ -19,9 +20,6 @@ from zerofleet.config import RunConfig
 from zerofleet.database.exported_games import LIST_COLUMNS, PLY_COLUMNS, ExportPage, GameRows
 from zerofleet.errors import ConfigError
 from zerofleet.records import is_held_out
-
-if TYPE_CHECKING:
-    import pyarrow
 
 _HEX = np.frombuffer(b"".join(b"%02x" % byte for byte in range(256)), "S2")
 _DASHES = (8, 13, 18, 23)  # places in the text of a UUID
@@ -179,20 +177,20 @@ def require_pyarrow() -> None:
         ConfigError: it is not.
     """
     try:
-        import pyarrow  # noqa: F401
+        importlib.import_module("pyarrow")
     except ImportError as error:
         raise ConfigError(
             "this needs pyarrow, which is not installed: pip install 'zerofleet[data]'"
         ) from error
 
 
-def arrow_table(table: Table) -> pyarrow.Table:
+def arrow_table(table: Table) -> Any:  # noqa: ANN401 - pyarrow has no types
     """Return a table of pyarrow, whose columns have the same types for every page.
 
     A column of texts is a string; of two dimensions, a list of fixed length, or binary of fixed
     length for uint8. Needs pyarrow.
     """
-    import pyarrow as pa
+    pa: Any = importlib.import_module("pyarrow")
 
     times = pa.timestamp("us", "UTC")
     types: Mapping[str, Any] = {
@@ -221,7 +219,7 @@ def arrow_table(table: Table) -> pyarrow.Table:
 
 
 def _arrow_array(column: NDArray[Any]) -> Any:  # noqa: ANN401 - pyarrow has no types
-    import pyarrow as pa
+    pa: Any = importlib.import_module("pyarrow")
 
     rows = len(column)
     if column.dtype.kind == "S":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from typing import Any
 
 from sqlalchemy import text
 
@@ -16,7 +17,8 @@ class ReadRestarts(ConnectionPool):
     def restarts(self, run: str) -> list[list[int]]:
         """Return the actions to each position, in the order of their regret."""
         [row] = self._rows("SELECT restarts_of(:run) AS positions", run=run)
-        return [each["actions"] for each in row.positions or []]
+        positions: list[dict[str, Any]] = row.positions or []
+        return [each["actions"] for each in positions]
 
 
 class Restarts(ReadRestarts):

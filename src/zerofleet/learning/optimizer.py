@@ -289,9 +289,9 @@ def check_factor(label: str, factor: object) -> None:
     Raises:
         ConfigError: the factor and its label.
     """
-    is_number = isinstance(factor, (int, float)) and not isinstance(factor, bool)
-    if not is_number or not 0 <= factor < math.inf:
-        raise ConfigError(f"{label} is {factor!r}: give a number from 0")
+    if isinstance(factor, (int, float)) and not isinstance(factor, bool) and 0 <= factor < math.inf:
+        return
+    raise ConfigError(f"{label} is {factor!r}: give a number from 0")
 
 
 def _fill(vector: Tensor, places: Iterable[slice], number: float) -> None:
