@@ -14,7 +14,8 @@ only from layers below its own:
 - ``zerofleet.gtp``: the Go Text Protocol, as a server and as a client of other engines;
   ``zerofleet.uci``: the Universal Chess Interface, as both too.
 - ``zerofleet.engine_lines``: options, standard input and output of such an engine;
-  ``zerofleet.engine_process``: the process of another engine.
+  ``zerofleet.engine_process``: the process of another engine; ``zerofleet.own_player``: a player
+  of one's own, and the process in which it runs.
 - ``zerofleet.client``: for programs that use a trained player; sync and asyncio.
 - ``zerofleet.rpc``: the wire: Open Inference Protocol and ``zerofleet.v1.Player``.
 - ``zerofleet.learning`` (torch): our network, losses and optimizers, the training window.

@@ -36,6 +36,7 @@ LINK = re.compile(r"\]\(([^)#:\s]+)(?:#[^)\s]*)?\)")
 IMAGE_TAG = re.compile(r"(?:\bzerofleet-[a-z$-]+:|\bTAG=)(\d[\w.]*)")
 VIEW = re.compile(r"^CREATE VIEW (\w+)", re.MULTILINE)
 OF_A_FLEET = {
+    *("A.toml", "B.toml", "NEW.toml", "next.toml", "mine.py", "export.json"),
     "mynets.py",
     "breakthrough.py",
     "go5.toml",
@@ -123,7 +124,7 @@ def commands_of(text: str) -> list[tuple[str, list[str]]]:
 
 def is_there(name: str) -> bool:
     parts = name.split(".")
-    for end in range(len(parts), 1, -1):
+    for end in range(len(parts), 0, -1):
         spec = find(".".join(parts[:end]))
         if spec is not None and spec.origin is not None:
             text = Path(spec.origin).read_text(encoding="utf-8")

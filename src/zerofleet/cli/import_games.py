@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from zerofleet.database import Submission
-    from zerofleet.games.game_files import FileGame, PassedOver
+    from zerofleet.games.recorded_games import FileGame, PassedOver
 
 _BATCH_GAMES = 100
 _WORKER = "import"
@@ -67,7 +67,7 @@ def import_games(
     If ZEROFLEET_DATABASE_URL is set, the run belongs to that fleet. The command needs the owner's
     rights there.
     """
-    from zerofleet.games.game_files import PassedOver, read_files
+    from zerofleet.games.recorded_games import PassedOver, read_files
 
     new = NewRun.of_options(run_file, override, data, database_url, password_file)
     game = new.run.game.name

@@ -34,8 +34,8 @@ from zerofleet.database.models import ModelRow, Variant, VariantRow
 from zerofleet.database.origins import Origin
 from zerofleet.database.promotions import Promotion, PromotionChain, PromotionRow
 from zerofleet.database.resign_threshold import Resignations, ResignRow, ResignThreshold
-from zerofleet.database.restarts import ReadRestarts, Restarts
 from zerofleet.database.retention import Kept, PartitionDrop, RemovableModel, Retentions
+from zerofleet.database.stored_restarts import ReadRestarts, Restarts
 from zerofleet.database.unfinished_games import GameLeases, SaveStatus
 from zerofleet.database.window_games import GameWindow, StoredGame, WindowBlocker, WindowGames
 

@@ -16,8 +16,8 @@ from zerofleet.database.models import Models, NewModels
 from zerofleet.database.origins import GivenGames, Origins
 from zerofleet.database.promotions import PromotionChain, Promotions
 from zerofleet.database.resign_threshold import Resignations, ResignThreshold
-from zerofleet.database.restarts import ReadRestarts, Restarts
 from zerofleet.database.retention import Retentions
+from zerofleet.database.stored_restarts import ReadRestarts, Restarts
 from zerofleet.database.unfinished_games import GameLeases
 from zerofleet.database.window_games import WindowGames
 from zerofleet.errors import ConfigError, RunNotRegisteredError
