@@ -118,7 +118,7 @@ class DotsAndBoxes(Game):
         return f"{'abcdefg'[column]}{ROWS - row}"
 
     def svg(self) -> str:
-        """Return the picture on the dashboard: boxes, edges and dots, a unit for each point."""
+        """Return the picture on the dashboard: boxes, edges and dots, one unit per point."""
         parts: list[str] = []
         for (row, column), owner in zip(BOXES, self.owners, strict=True):
             if owner >= 0:
@@ -172,7 +172,7 @@ def best_gain(drawn: int) -> int:
 
 
 def rect(top: float, left: float, tall: float, wide: float, paint: str) -> str:
-    """Return a rectangle of SVG."""
+    """Return an SVG rectangle."""
     return f'<rect x="{left}" y="{top}" width="{wide}" height="{tall}" {paint}/>'
 
 

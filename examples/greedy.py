@@ -1,4 +1,4 @@
-"""A player of one's own for Dots and Boxes: it looks one action ahead.
+"""A player of your own, for Dots and Boxes: it looks one action ahead.
 
 ``zerofleet match 3 python:examples.greedy:Greedy examples/dots_and_boxes.toml``
 """
@@ -11,10 +11,10 @@ from zerofleet.own_player import OwnPlayer
 
 
 class Greedy(OwnPlayer):
-    """Completes a box if it can; else it leaves no box to complete, if it can."""
+    """Completes a box if it can. Otherwise it avoids edges that let the opponent complete one."""
 
     def choose(self, state: State, actions: Sequence[int]) -> int:
-        """Return an action; equal games get equal answers."""
+        """Return an action; the same game always gets the same answer."""
         legal = state.legal_actions()
         safe = [action for action in legal if not completing(after(state, action))]
         return random.Random(str(actions)).choice(completing(state) or safe or legal)

@@ -212,7 +212,7 @@ class RunDrawings:
         return Drawing(lines, self.times.axis, y, moments=self._promotions())
 
     def further_losses(self) -> Drawing:
-        """Draw the losses of further targets, and of a network of one's own by their names."""
+        """Draw the losses of auxiliary targets, and the losses of your own network by name."""
         rows = self.curves.trained
         own = [own_losses(row.own_losses) for row in rows]
         values: dict[str, Callable[[Any], float | None]] = {
@@ -220,7 +220,7 @@ class RunDrawings:
         }
         by_step = {row.step: losses for row, losses in zip(rows, own, strict=True)}
         for name in dict.fromkeys(name for losses in own for name in losses):
-            # a name of one's own that is also ours means the own one
+            # A loss of your own network replaces one of ours with the same name.
             values[name] = lambda row, name=name: by_step[row.step].get(name)
         shown = {
             name: value
@@ -549,7 +549,7 @@ class RunView:
                 RunDrawings.further_losses,
                 "Further losses",
                 _MEASURED,
-                "Losses of further targets, and of your own network by their names, on one batch "
+                "Losses of auxiliary targets, and losses of your own network by name, on one batch "
                 "of training games.",
             )
         self._panel(

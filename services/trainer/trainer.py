@@ -212,11 +212,11 @@ class Trainer:
         return f"{missing:,} positions{slowed}"
 
     def _missing_for_retraining(self) -> str:
-        """Describe what is missing where the run has given games alone: nothing, or too few."""
+        """Describe what is missing in a run with given games alone; empty if nothing is."""
         least, found = self._run.trainer.min_positions, self._window.trained.positions
         if found >= least:
             return ""
-        return f"{least - found:,} positions that the given games do not have: lower min_positions"
+        return f"{least - found:,} more positions than the given games have: lower min_positions"
 
     def _lack(self, words: str, status: WorkStatus) -> None:
         """Report what is missing; log it only now and then, as it changes with every game."""

@@ -121,12 +121,10 @@ class ParameterGroup:
 
     parameters: Sequence[nn.Parameter]
     learning_rate_factor: float | Callable[[int], float] = 1.0
-    """Factor of the run's learning rate, at least 0. A function gets the number of steps before
-    this one, for a schedule of its own. It must depend on nothing else, so that a resumed run
-    repeats it."""
+    """Factor of the run's learning rate, at least 0. For a schedule, give a function of the number
+    of steps so far. The function must depend on nothing else, so that a resumed run repeats it."""
     weight_decay_factor: float = 1.0
-    """Factor of ``trainer.l2`` and ``trainer.weight_decay``, at least 0, wherever the optimizer
-    applies them to these weights."""
+    """Factor of ``trainer.l2`` and ``trainer.weight_decay`` for these weights, at least 0."""
 
 
 class Network(nn.Module):
@@ -190,9 +188,9 @@ class Network(nn.Module):
                 yield each
 
     def parameter_groups(self) -> list[ParameterGroup]:
-        """Return all weights in groups, each weight in one; by default one group with factors of 1.
+        """Return groups that hold each weight once; by default one group with factors of 1.
 
-        It is called once, before the first step.
+        The trainer calls it once, before the first step.
         """
         return [ParameterGroup(list(self.parameters()))]
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Line = str | Sequence[int] | Sequence[str]
-"""Actions from the start: in the game's notation (``"4 4 3"``), or numbers."""
+"""Actions from the start: text in the game's notation (``"4 4 3"``), or action numbers."""
 
 _MODELS = """
 SELECT
@@ -60,7 +60,7 @@ WHERE r.run = :run ORDER BY m.version
 
 
 class Curves(NamedTuple):
-    """A run over time, as data frames."""
+    """The history of a run, as data frames."""
 
     losses: pd.DataFrame
     """Losses and other training figures by ``step``: columns of the view ``training_curve``."""
@@ -103,9 +103,9 @@ def open(  # noqa: A001 - as in gzip and wave
 ) -> OpenedRun:
     """Open a run, to read its games and to use its player: ``zerofleet.open``.
 
-    For a data folder whose run is stopped, its database is started until ``close``. Needs
-    ``zerofleet[local]`` for data folders, ``zerofleet[fleet]`` for databases, and
-    ``zerofleet[data]`` for data frames.
+    If the run of a data folder is stopped, this starts its database, and ``close`` stops it. Data
+    folders need ``zerofleet[local]``, databases ``zerofleet[fleet]``, and data frames
+    ``zerofleet[data]``.
 
     Args:
         source: a data folder, the name of a run in ``zerofleet-data`` or of a trained model, or the
@@ -136,7 +136,7 @@ class OpenedRun:
     """
 
     config: RunConfig
-    """The run file, as the run was started last."""
+    """The run file of the last start."""
 
     def __init__(
         self, source: str | Path, run: str | None = None, password_file: str | Path | None = None
@@ -195,7 +195,7 @@ class OpenedRun:
         self.close()
 
     def close(self) -> None:
-        """Close connections, and stop what was started for this object; may be repeated."""
+        """Close connections, and stop the services that this object started; may be repeated."""
         self._close()
 
     def games(
@@ -205,10 +205,11 @@ class OpenedRun:
         model: int | None = None,
         limit: int | None = None,
     ) -> pd.DataFrame:
-        """Return games, oldest first: one row for each.
+        """Return games, oldest first: one row per game.
 
         Args:
-            since: only games stored since this time; a text is ISO 8601, in UTC without an offset.
+            since: only games stored since this time; a string is ISO 8601, in UTC if it has no
+                offset.
             model: only games of this model version.
             limit: at most this many games, the newest ones; None: all.
 
@@ -224,13 +225,14 @@ class OpenedRun:
         model: int | None = None,
         limit: int | None = 1000,
     ) -> pd.DataFrame:
-        """Return the searches of games: one row for each ply, with arrays of its legal actions.
+        """Return the searches of games: one row per ply, with arrays over its legal actions.
 
         Args:
-            since: only games stored since this time; a text is ISO 8601, in UTC without an offset.
+            since: only games stored since this time; a string is ISO 8601, in UTC if it has no
+                offset.
             model: only games of this model version.
-            limit: of at most this many games, the newest ones; None: of all, which may need much
-                memory.
+            limit: searches of at most this many games, the newest ones; None: of all games, which
+                may need much memory.
 
         Raises:
             ConfigError: no game fits, there is no such model, or pandas is not installed.
@@ -260,19 +262,19 @@ class OpenedRun:
         return pa.concat_tables(tables).to_pandas()
 
     def models(self) -> pd.DataFrame:
-        """Return the published models by version, with promotion, Elo and last exam."""
+        """Return the published models by version, with promotion, Elo and newest exam."""
         return self.sql(_MODELS)
 
     def curves(self) -> Curves:
-        """Return losses, exams and Elo over the steps of training."""
+        """Return losses, exams and Elo by training step."""
         return Curves(self.sql(_LOSSES), self.sql(_EXAMS), self.sql(_RATINGS))
 
     def sql(self, query: str, **parameters: object) -> pd.DataFrame:
-        """Return the result of a query of the run's database.
+        """Return the result of a query to the run's database.
 
         Args:
             query: SQL; ``:run`` is the name of this run.
-            parameters: values of other parameters of this form.
+            parameters: values of other ``:NAME`` parameters of the query.
 
         Raises:
             ConfigError: pandas is not installed, or the database's user may not read a table.
@@ -307,8 +309,8 @@ class OpenedRun:
     ) -> PlayedAction:
         """Return the move of a model after a line of actions.
 
-        The first call connects to the run's inference service. For a stopped run, it starts one,
-        which ``close`` stops.
+        The first call connects to the run's inference service. If the run is stopped, the call
+        starts a service, which ``close`` stops.
 
         Args:
             line: actions from the start position.
@@ -318,8 +320,8 @@ class OpenedRun:
             options: ``simulations``, ``seed`` and others of ``SearchOptions``.
 
         Raises:
-            ConfigError: the run has no model, or is a database's.
-            InvalidRequestError: a finished game.
+            ConfigError: the run has no model, or was opened from a database.
+            InvalidRequestError: the game is over.
             IllegalActionError: an action that the rules forbid.
         """
         actions = self._actions(line, start)
@@ -335,10 +337,10 @@ class OpenedRun:
         version: int | str = "best",
         **options: Unpack[SearchOptions],
     ) -> BoardPicture:
-        """Return the position after a line of actions with a search of it; see ``play``.
+        """Search the position after a line of actions; the arguments are as in ``play``.
 
-        A notebook shows the share of the visits of each action. ``search`` of the result has the
-        table.
+        A notebook shows the board with each action's share of the visits. ``search`` of the result
+        has the table.
         """
         actions = self._actions(line, start)
         table = self._served().search(actions, start=start, version=version, **options)
@@ -346,7 +348,7 @@ class OpenedRun:
 
     def _actions(self, line: Line, start: str) -> list[int]:
         if self._folder is None and self.game.startswith("python:"):
-            # A name that is stored in a database may be anybody's: its module is not imported.
+            # Anybody who writes to the database may have stored the name: do not import its module.
             raise ConfigError(f"the rules of {self.game} are a Python class: open the data folder")
         if isinstance(line, str):
             return parse_actions(self.game, line, start)

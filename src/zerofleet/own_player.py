@@ -1,7 +1,7 @@
 """Base class of players of your own, which are opponents in matches and rating games.
 
-``python:MODULE:CLASS`` names a class wherever an anchor may stand. Each process that plays runs
-``serve``, and speaks in lines of JSON with the evaluator.
+``python:MODULE:CLASS`` names a class wherever the name of an anchor is allowed. Each process that
+plays runs ``serve``, which exchanges lines of JSON with the evaluator.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ _LONGEST_REASON = 500
 class OwnPlayer(ABC):
     """A player that chooses an action in each position.
 
-    A few processes play all games of a match, and each makes one player. Two positions of one game
-    may come to different processes, and the same position may come twice. So an answer should
-    depend on its arguments alone, or on chance.
+    A few processes play all games of a match, and each process makes one player. Two positions of
+    one game may go to different processes, and one position may be asked twice. So ``choose``
+    should depend on its arguments alone, or on chance.
 
     Args:
         game: name of the game, as in the run file.
@@ -39,11 +39,11 @@ class OwnPlayer(ABC):
 
     @abstractmethod
     def choose(self, state: State, actions: Sequence[int]) -> int:
-        """Return a legal action; it may take two minutes.
+        """Return a legal action, within two minutes.
 
         Args:
-            state: the position, where this player is to move. It is a copy, and may be changed.
-            actions: the actions that led there from the start of the game.
+            state: the position, where this player is to move. It is a copy: you may change it.
+            actions: the actions that led to it from the start of the game.
         """
 
 
@@ -51,7 +51,7 @@ def load_own_player(name: str, game: str) -> OwnPlayer:
     """Make the player of ``python:MODULE:CLASS``.
 
     Raises:
-        ConfigError: there is no such class, it is no player, or it cannot be made.
+        ConfigError: there is no such class, it is not a player, or ``__init__`` fails.
     """
     kind = import_class(name, "player", "python:examples.greedy:Greedy")
     if not issubclass(kind, OwnPlayer):

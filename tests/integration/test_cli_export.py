@@ -416,8 +416,8 @@ def test_a_full_disk_leaves_nothing(
     )
     assert done.returncode == 2
     assert done.stderr == (
-        f"zerofleet: cannot write to --folder {folder}: File too large: make room or give another "
-        "folder. Nothing was written\n"
+        f"zerofleet: cannot write to --folder {folder}: File too large. Nothing was written: "
+        "make room, or give another folder\n"
     )
     assert not folder.exists()
 

@@ -500,7 +500,7 @@ def test_pgn_with_agreed_and_resigned_games(
     assert value == 1.0  # Black is to move, and wins
 
 
-def test_bad_games_of_pgn_are_refused_or_passed_over(
+def test_bad_games_of_pgn_are_refused_or_skipped(
     database: Database, database_url: str, tmp_path: Path
 ) -> None:
     path = write_run(tmp_path, "chess")
@@ -508,11 +508,11 @@ def test_bad_games_of_pgn_are_refused_or_passed_over(
     file.write_text(BAD_PGN + "\n" + PGN)
     status, said = import_files(database_url, path, file)
     assert status == 2
-    assert f"{file}, line 1: the game is not over after 2 moves, without a result" in said
+    assert f"{file}, line 1: the game is not over after 2 moves, and has no result" in said
     assert database._rows("SELECT name FROM runs WHERE name = 'new'") == []  # nothing half written
     status, said = import_files(database_url, path, file, "--skip-bad")
     assert status == 0, said
-    assert "passed over 4 of 7 games" in said
+    assert "skipped 4 of 7 games" in said
     assert "'Ke3' is no legal move there" in said
     assert "move 2 of White" in said
     assert "'atomic' is not played here" in said
@@ -558,8 +558,8 @@ def test_sgf_with_handicap_and_the_results_of_people(
     [
         ("(;GM[1]SZ[19]KM[7]RE[B+R];B[ee])", "board size 19, not 9"),
         ("(;GM[1]SZ[9]KM[5.5]RE[B+R];B[ee])", "komi 5.5, the game is played with 7"),
-        ("(;GM[1]SZ[9]KM[7];B[ee])", "without a result"),
-        ("(;GM[1]SZ[9]KM[7]RE[Void];B[ee])", "without a result"),
+        ("(;GM[1]SZ[9]KM[7];B[ee])", "has no result"),
+        ("(;GM[1]SZ[9]KM[7]RE[Void];B[ee])", "has no result"),
         ("(;GM[1]SZ[9]KM[7]RE[B+R];B[ee];W[ee])", "node 2 of the SGF: W[ee]"),
         ("(;GM[1]SZ[9]KM[7]RE[B+R])", "the game has no moves"),
         ("(;GM[1]SZ[9", "not SGF"),
@@ -583,7 +583,7 @@ def test_bad_sgf_is_refused(
     [
         ("a1 a1", "line 1: ply 1: 'a1'"),
         ("a1 a2", "line 1: the game is not over after 2 moves"),
-        ("# nothing\n", "there is no game to learn from"),
+        ("# nothing\n", "no game to learn from"),
     ],
 )
 def test_bad_lines_are_refused(

@@ -77,7 +77,7 @@ def test_the_greedy_example_completes_a_box() -> None:
     ("kind", "reason"),
     [
         ("Illegal", "choose() returned 0, which is illegal here"),
-        ("Nothing", "choose() returned None: return an action, a whole number"),
+        ("Nothing", "choose() returned None, not an action: return a whole number"),
     ],
 )
 async def test_a_wrong_answer_loses_the_game_alone(kind: str, reason: str) -> None:

@@ -166,12 +166,12 @@ def test_training_with_groups_resumes_to_the_bit(optimizer: str) -> None:
     ("name", "reason"),
     [
         ("Missing", "policy.weight, policy.bias, value.weight, value.bias are in no group: add a"),
-        ("Twice", "policy.bias is there twice: name it once"),
+        ("Twice", "policy.bias is in two groups, or twice in one: name it once"),
         ("Foreign", "has a tensor that is not a weight of the network"),
         ("NoGroups", "fails: .*Error"),
         ("Raising", "fails: AttributeError: .*no_such_layer"),
-        ("Negative", "learning_rate_factor is -0.5: give a number from 0"),
-        ("NoDecay", "weight_decay_factor is None: give a number from 0"),
+        ("Negative", "learning_rate_factor is -0.5: give a number of at least 0"),
+        ("NoDecay", "weight_decay_factor is None: give a number of at least 0"),
     ],
 )
 def test_a_mistake_in_the_groups_is_named(name: str, reason: str) -> None:

@@ -1,4 +1,4 @@
-"""``zerofleet compare``: train run files for the same CPU time, and measure the difference."""
+"""``zerofleet compare``: train run files for the same CPU time and measure the difference."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def compare(
         list[str],
         typer.Argument(
             metavar="RUN.toml",
-            help="Run files, or their names: connect_four. Each is compared with the first.",
+            help="Run files, or their names: connect_four. Each one is compared with the first.",
         ),
     ],
     settings: Annotated[
@@ -60,8 +60,8 @@ def compare(
         typer.Option(
             "--set",
             metavar="KEY=VALUE",
-            help="Also compare the first run file with this key: search.c_puct=2. Several keys of "
-            "one run are separated by commas; repeat the option for further runs.",
+            help="Add a run: the first run file with this key changed, such as search.c_puct=2. "
+            "Separate several keys by commas; repeat the option for further runs.",
         ),
     ] = None,
     common: Annotated[
@@ -69,22 +69,24 @@ def compare(
         typer.Option(
             "--set-all",
             metavar="KEY=VALUE",
-            help="Override a key of every run: trainer.publish_every_steps=100; may be repeated.",
+            help="Change a key of every run: trainer.publish_every_steps=100; may be repeated.",
         ),
     ] = None,
     cpu_seconds: Annotated[
         float | None,
-        typer.Option(help="CPU time of each training: self-play, steps and export [600]."),
+        typer.Option(help="CPU time of each training: self-play, gradient steps, export [600]."),
     ] = None,
     steps: Annotated[
-        int | None, typer.Option(min=1, help="Most steps, instead of CPU time or with it.")
+        int | None, typer.Option(min=1, help="Most gradient steps, instead of CPU time or with it.")
     ] = None,
     games: Annotated[
         int | None, typer.Option(min=1, help="Most games, instead of CPU time or with it.")
     ] = None,
     evaluations: Annotated[
         int | None,
-        typer.Option(min=1, help="Most positions that self-play evaluates, too."),
+        typer.Option(
+            min=1, help="Most positions evaluated by self-play, instead of CPU time or with it."
+        ),
     ] = None,
     seeds: Annotated[
         list[int] | None,
@@ -92,7 +94,9 @@ def compare(
     ] = None,
     match: Annotated[
         int,
-        typer.Option(min=0, help="Games against the first run with each seed; 0: no match."),
+        typer.Option(
+            min=0, help="Games of each run against the first, for each seed; 0: no match."
+        ),
     ] = 100,
     positions: Annotated[
         int, typer.Option(min=2, help="Most positions of each kind in an exam.")
@@ -102,47 +106,53 @@ def compare(
         typer.Option(
             min=1,
             metavar="N...",
-            help="Simulations of a move in the exam; 1 is the network alone [1 100].",
+            help="Simulations per move in the exam; 1 is the network alone [1 100].",
         ),
     ] = None,
     exams: Annotated[
-        int, typer.Option(min=0, help="Exams along a training, for the curves, besides the last.")
+        int,
+        typer.Option(
+            min=0, help="Exams during each training, for the curves; the final exam is extra."
+        ),
     ] = 5,
     perfect_play: Annotated[
         int,
-        typer.Option(min=0, help="Games of each model against the solver; Connect Four and chess."),
+        typer.Option(
+            min=0, help="Games of each model against the perfect player; Connect Four, chess."
+        ),
     ] = 0,
     gnugo: Annotated[
-        int, typer.Option(min=0, help="Games of each model against each level of GNU Go; Go.")
+        int, typer.Option(min=0, help="Games of each model against each level of GNU Go; for Go.")
     ] = 0,
     anchors: Annotated[
         list[str] | None,
         typer.Option(
             "--anchor",
             metavar="NAME",
-            help="Opponent of each model: random, search, gnugo:LEVEL, uci:PROGRAM, gtp:COMMAND; "
-            "may be repeated.",
+            help="Opponent of each model: random, search, gnugo:LEVEL, uci:PROGRAM, gtp:COMMAND, "
+            "python:MODULE:CLASS; may be repeated.",
         ),
     ] = None,
     anchor_games: Annotated[int, typer.Option(min=2, help="Games against each anchor.")] = 20,
     precision: Annotated[
         Literal["run", "fp32", "int8"],
-        typer.Option(help="Precision of the models that play; run: as the run file says."),
+        typer.Option(help="Precision of the models in self-play; run: as the run file says."),
     ] = "run",
     output: Annotated[
-        str | None, typer.Option(metavar="DIR", help="Folder of results [comparisons/NAMES].")
+        str | None, typer.Option(metavar="DIR", help="Folder for the results [comparisons/NAMES].")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the results as JSON.")] = False,
 ) -> None:
-    """Train run files from nothing for the same CPU time, and measure which learns more.
+    """Train run files from scratch for the same CPU time, and measure which one learns more.
 
-    Each run file is trained with each seed, in one process on one core, without stores and
-    services. All models take the same exam, if perfect play of the game is known, and play a match
-    against the first run file's model. The table has each difference with its standard error over
-    positions and over seeds. The folder gets the table and curves as one HTML page.
+    Each run file is trained with each seed, in one process on one core, without Postgres, Redis and
+    services. All models take the same exam, if perfect play of the game is known. Each model also
+    plays a match against the model of the first run file. The table has each difference with its
+    standard error over positions and over seeds. The folder has the table and the curves as one
+    HTML page.
 
-    The same command resumes an interrupted comparison, and adds further --seeds. It needs torch, as
-    the trainer does.
+    The same command resumes an interrupted comparison. With more --seeds it trains the new ones.
+    The command needs torch: pip install 'zerofleet[trainer]'.
     """
     if find_spec("torch") is None:
         raise ConfigError(NO_TORCH)

@@ -57,11 +57,11 @@ def export(
         str | None,
         typer.Option(
             metavar="TIME",
-            help="Only games stored since then: 2026-11-28 or 2026-11-28T15:30, in UTC.",
+            help="Only games stored since this time, in UTC: 2026-11-28 or 2026-11-28T15:30.",
         ),
     ] = None,
     model: Annotated[
-        int | None, typer.Option(metavar="VERSION", help="Only games of this model.")
+        int | None, typer.Option(metavar="VERSION", help="Only games of this model version.")
     ] = None,
     limit: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="At most N games, the newest ones.")
@@ -70,7 +70,7 @@ def export(
         bool,
         typer.Option(
             "--planes",
-            help="Also the training positions: input planes and targets. Parquet and npz.",
+            help="Also write the training positions: input planes and targets. Parquet and npz.",
         ),
     ] = False,
     data: DataOption = None,
@@ -79,12 +79,12 @@ def export(
 ) -> None:
     """Write the games of a run, and their searches, into files for other programs.
 
-    parquet and csv: a folder of games and one of searches. npz: both in each file. sgf and pgn: the
-    games, with the search's values as comments. Large exports have several files. The files appear
-    in the folder when all are complete.
+    parquet and csv: a folder for games and one for searches. npz: both in each file. sgf and pgn:
+    games, with the values of the searches as comments. A large export has several files. The files
+    appear in the folder when all are complete.
 
-    For a stopped run, its database is started for the command. If ZEROFLEET_DATABASE_URL is set, as
-    in the containers of a fleet, that Postgres is used.
+    For a stopped run, the command starts the database while it runs. If ZEROFLEET_DATABASE_URL is
+    set, as in the containers of a fleet, the command uses that Postgres.
     """
     from zerofleet.cli.export_files import export_games, require_packages
     from zerofleet.database.exported_games import ExportedGames, GameChoice

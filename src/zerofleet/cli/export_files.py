@@ -42,7 +42,7 @@ from zerofleet.database.played_games import PGN, SGF, PlayedGame
 from zerofleet.errors import ConfigError, RecordRejectedError
 
 PART_BYTES = 256 << 20
-"""Size at which the next file of a large export begins."""
+"""Size of a file at which a large export begins the next one."""
 _NPZ_BYTES = 96 << 20  # an npz file is put together in memory
 _GROUP_BYTES = 16 << 20  # size of a row group of Parquet in memory
 _INCOMPLETE = ".incomplete"
@@ -116,7 +116,7 @@ def export_games(
             files = _ParquetFiles(incomplete) if file_format == "parquet" else _NpzFiles(incomplete)
             done = _write_tables(database, bounds, files, _Tables(run, positions), progress)
         if not done.games:
-            raise ConfigError(*done.skipped, "no game is left: nothing was written")
+            raise ConfigError(*done.skipped, "no game could be read: nothing was written")
         about |= {"games": done.games, "searches": done.searches, "positions": done.positions}
         text = json.dumps(about, indent=2, ensure_ascii=False) + "\n"
         (incomplete / "export.json").write_text(text, encoding="utf-8")
@@ -149,8 +149,8 @@ def _require_empty(folder: Path) -> None:
         raise _cannot_write(folder, error) from error
     if _INCOMPLETE in names:
         raise ConfigError(
-            f"--folder {folder} holds an export that is in progress or was killed: delete it if no "
-            "other command writes there, or give another folder"
+            f"--folder {folder} holds an export that is in progress or was killed: delete the "
+            "folder if no other command writes to it, or give another one"
         )
     if names:
         raise ConfigError(f"--folder {folder} is not empty: give a new or empty folder")
@@ -183,8 +183,8 @@ def _complete_folder(folder: Path) -> Generator[Path]:
 
 def _cannot_write(folder: Path, error: OSError) -> ConfigError:
     return ConfigError(
-        f"cannot write to --folder {folder}: {error.strerror or error}: make room or give another "
-        "folder. Nothing was written"
+        f"cannot write to --folder {folder}: {error.strerror or error}. Nothing was written: "
+        "make room, or give another folder"
     )
 
 
@@ -327,7 +327,7 @@ class _Tables:
         return tables
 
     def entries(self, page: ExportPage) -> int:
-        """Return the size of a page, in legal actions or as large as if in legal actions."""
+        """Return the size of a page, as a number of legal actions."""
         if self.positions is None:
             return page.entries
         # A policy target has an entry for every action.

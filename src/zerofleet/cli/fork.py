@@ -46,14 +46,17 @@ def fork(
         str,
         typer.Argument(
             metavar="RUN",
-            help="The other run: its data folder or name; in a fleet its name in the database.",
+            help="Name, run file or data folder of the other run; in a fleet, its name in the "
+            "database.",
         ),
     ],
     to: Annotated[Path, typer.Option("--to", metavar="NEW.toml", help="Run file of the new run.")],
     data: NewData = None,
     games: Annotated[
         int | None,
-        typer.Option(min=1, help="Most games, the newest ones [all that fit the new window]."),
+        typer.Option(
+            min=1, help="At most N games, the newest ones [as many as fit into the new window]."
+        ),
     ] = None,
     retrain: Retrain = False,
     override: OverrideOption = None,
@@ -62,10 +65,12 @@ def fork(
 ) -> None:
     """Prepare a new run that first learns from the games of another one.
 
-    The network, the losses and all settings may differ; the game has to be the same. The newest
-    games of the other run, which may be running, are copied with their searches. `zerofleet up
-    NEW.toml` then trains on them, and goes on with self-play unless --retrain was given. After an
-    interruption the same command continues.
+    The network, the losses and all settings may differ. The game must be the same. The command
+    copies the newest games of the other run with their searches. The other run may be running.
+
+    Then start the new run with `zerofleet up NEW.toml`. It trains on these games first, and
+    continues with self-play unless --retrain was given. After an interruption the same command
+    continues the copy.
 
     If ZEROFLEET_DATABASE_URL is set, both runs belong to that fleet. The command needs the owner's
     rights there.
@@ -241,7 +246,8 @@ def _copy(
         if not state.games:
             raise ConfigError(
                 f"the searches of all {state.left_out:,} games of the run '{other.run}' were "
-                "dropped meanwhile: [retention] forget = false in its run file keeps them"
+                "dropped while they were copied: [retention] forget = false in its run file keeps "
+                "them"
             )
         database.finish_origin(name)
     new.report(database, until=" --until 5000steps" if retrain else "")

@@ -1,4 +1,4 @@
-"""Runs that begin with games they did not play: what the commands ``fork`` and ``import`` share."""
+"""Shared parts of ``fork`` and ``import``, whose runs begin with games that they did not play."""
 
 from __future__ import annotations
 
@@ -26,20 +26,18 @@ _TRY_SECONDS = 60.0
 _SAY_SECONDS = 5.0
 
 NewData = Annotated[
-    Path | None, typer.Option("--data", help="New data folder [zerofleet-data/NAME OF THE RUN].")
+    Path | None, typer.Option("--data", help="Data folder of the new run [zerofleet-data/NAME].")
 ]
 OwnersUrl = Annotated[
     str | None,
     typer.Option(
         "--database-url",
-        help="Postgres of a fleet, with the owner's rights, instead of a data folder.",
+        help="Postgres of a fleet, as its owner, instead of a data folder.",
     ),
 ]
 Retrain = Annotated[
     bool,
-    typer.Option(
-        "--retrain", help="Learn from these games alone: the new run plays none of its own."
-    ),
+    typer.Option("--retrain", help="Learn from these games alone: the new run plays no games."),
 ]
 
 
@@ -128,15 +126,15 @@ class NewRun:
                     yield Target(database, keep)
 
     def report(self, database: Database, *, until: str = "") -> None:
-        """Print which games the run begins with, and the command that starts it.
+        """Print the origin of the games, and the command that starts the run.
 
         Args:
             database: database of the run.
-            until: end to suggest.
+            until: option that says when the run ends, to suggest.
         """
         echo(f"the run '{self.run.name}' begins with {database.origin(self.run.name)}")
         if self.database_url is not None:
-            echo("its trainer learns from them as soon as it runs")
+            echo("its trainer learns from these games as soon as it runs")
             return
         words = ["zerofleet", "up", str(self.run_file)]
         for key in self.override:
@@ -152,7 +150,7 @@ class Target:
 
     database: Database
     keep: Callable[[], None]
-    """Keeps its data folder from now on, whatever happens."""
+    """Keeps the new data folder, even if the command fails later."""
 
 
 class Tries:
@@ -198,11 +196,11 @@ class Counter:
 
 @contextlib.contextmanager
 def resumable(command: str) -> Generator[None]:
-    """Say on Ctrl-C that the same command goes on."""
+    """Say on Ctrl-C that the same command continues."""
     try:
         yield
     except KeyboardInterrupt:
-        echo(f"stopped: the same `zerofleet {command}` goes on from here", err=True)
+        echo(f"stopped: the same `zerofleet {command}` command continues from here", err=True)
         raise typer.Exit(130) from None
 
 
@@ -214,6 +212,6 @@ def require_enough(run: RunConfig, positions: float) -> None:
     """
     if positions < run.trainer.min_positions:
         raise ConfigError(
-            f"--retrain: these games have {positions:,.0f} positions, and trainer.min_positions = "
-            f"{run.trainer.min_positions}: lower it, or give more games"
+            f"--retrain: these games have {positions:,.0f} positions, fewer than "
+            f"trainer.min_positions = {run.trainer.min_positions}: lower it, or give more games"
         )

@@ -39,7 +39,7 @@ def import_games(
         list[Path],
         typer.Argument(
             metavar="FILES...",
-            help="SGF (Go, Othello), PGN (chess), or text with the actions of a game on each line.",
+            help="SGF (Go, Othello), PGN (chess), or text with one game per line, as actions.",
         ),
     ],
     run_file: Annotated[
@@ -50,7 +50,7 @@ def import_games(
         bool,
         typer.Option(
             "--skip-bad",
-            help="Pass over games that are illegal, unfinished or of other rules, and count them.",
+            help="Skip games that are illegal, unfinished or of other rules, and count them.",
         ),
     ] = False,
     retrain: Retrain = False,
@@ -58,11 +58,13 @@ def import_games(
     database_url: OwnersUrl = None,
     password_file: PasswordFile = None,
 ) -> None:
-    """Prepare a new run that first learns from the games of files.
+    """Prepare a new run that first learns from games in files.
 
-    The policy learns the move that was played, the value the result. `zerofleet up NEW.toml` then
-    trains on the games, and goes on with self-play unless --retrain was given. After an
-    interruption the same command continues.
+    The policy learns the moves that were played, and the value learns the results.
+
+    Then start the new run with `zerofleet up NEW.toml`. It trains on these games first, and
+    continues with self-play unless --retrain was given. After an interruption the same command
+    continues the import.
 
     If ZEROFLEET_DATABASE_URL is set, the run belongs to that fleet. The command needs the owner's
     rights there.
@@ -76,7 +78,7 @@ def import_games(
         found = list(read_files(files, game, bad))  # all, before anything is written
         _say_bad(bad, len(found))
         if not found:
-            raise ConfigError(f"{_names(files)}: there is no game to learn from")
+            raise ConfigError(f"{_names(files)}: no game to learn from")
         positions = sum(len(each.actions) for each in found)
         if retrain:
             require_enough(new.run, positions)
@@ -171,7 +173,7 @@ def submissions(
 
 
 def _require_stored(answers: Sequence[str], found: Sequence[FileGame]) -> None:
-    """Refuse an answer that a checked game cannot get.
+    """Check that Postgres took each game, which was checked before.
 
     Raises:
         ConfigError: Postgres did not take a game.
@@ -191,6 +193,6 @@ def _say_bad(bad: PassedOver, good: int) -> None:
     if not bad.number:
         return
     kinds = ", ".join(f"{count:,} {kind}" for kind, count in bad.reasons.most_common())
-    echo(f"passed over {bad.number:,} of {bad.number + good:,} games ({kinds}); the first:")
+    echo(f"skipped {bad.number:,} of {bad.number + good:,} games ({kinds}); the first:")
     for line in bad.first:
         echo(f"  {line}")

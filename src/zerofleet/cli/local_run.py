@@ -512,10 +512,10 @@ class LocalRun:
             return figures, report, is_reached
 
     def _check_origin(self, origin: Origin | None) -> None:
-        """Check that all given games are there; start no self-play if the run is to have none.
+        """Check that all given games are there; start no self-play workers for ``--retrain``.
 
         Raises:
-            ConfigError: some are missing, or ``--until`` waits for games that nobody plays.
+            ConfigError: some are missing, or ``--until`` waits for games of a run that plays none.
         """
         if origin is None:
             return

@@ -62,15 +62,20 @@ def match(
     Players are models (12), models in one precision (12/int8), and the anchors random, search,
     gnugo:LEVEL, uci:PROGRAM?OPTION=VALUE, gtp:COMMAND and python:MODULE:CLASS. ZEROFLEET_ENGINES of
     a running evaluator must allow the programs and classes of the last three. If one player names a
-    precision, a version without one means fp32. The running evaluator plays the games between its
-    other matches, at rating.num_simulations. For a stopped run, an evaluator is started until the
-    games are played, unless --no-wait is given. Repeat the command to resume a match or to show its
-    games; a larger number of games adds to those played. A match that the evaluator cannot play is
-    skipped, with the reason; repeating the command tries it again. Openings are random unless
-    --openings names a book; each of its positions is played twice, in the order of the file. A
-    match with another book is another match. If ZEROFLEET_DATABASE_URL is set, as in the containers
-    of a fleet, the run is that fleet's. The command needs the evaluator's rights, so run it in the
-    evaluator's container.
+    precision, a version without one means fp32.
+
+    The running evaluator plays the games between its other matches, at rating.num_simulations. For
+    a stopped run, the command starts an evaluator until the games are played, unless --no-wait is
+    given. The evaluator skips a match that it cannot play, with the reason.
+
+    Repeat the command to resume a match, to show its games, or to try a skipped match again. A
+    larger number of games adds to the games that were played.
+
+    Openings are random unless --openings names a book. Each position of the book is played twice,
+    in the order of the file. A match with another book is another match.
+
+    If ZEROFLEET_DATABASE_URL is set, as in the containers of a fleet, the match belongs to that
+    fleet. The command needs the evaluator's rights, so run it in the evaluator's container.
     """
     from zerofleet.config import load_run
     from zerofleet.local.stores import joined

@@ -25,13 +25,13 @@ _WARNING = 30
 
 
 def compare(request: ComparisonRequest) -> dict[str, Any]:
-    """Do what is missing, write the results into the folder and print them.
+    """Train, examine and play what is missing, write the results into the folder and print them.
 
     Returns:
         The results as JSON.
 
     Raises:
-        ConfigError: the request, or a run, must be corrected.
+        ConfigError: the request or a run has a mistake.
     """
     comparison = Comparison.of(request)
     with ComparisonFolder(comparison) as folder:
@@ -40,7 +40,7 @@ def compare(request: ComparisonRequest) -> dict[str, Any]:
         except KeyboardInterrupt:
             _tell(
                 f"\nstopped: finished trainings are in {folder.path}; the same command continues "
-                "with the next one"
+                "with the first unfinished one"
             )
             raise
         results = results_of(comparison, by_seed)

@@ -1,6 +1,6 @@
-"""The runs of a comparison, how long each one learns, and what is examined: checked before a start.
+"""The checked request of a comparison: its runs, how long each one learns, and the exams.
 
-``ComparisonRequest`` is what a person asks for; ``Comparison`` is the same with the run files read.
+``ComparisonRequest`` has the arguments of the command; ``Comparison`` also has the run files.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Budget:
     steps: int | None = None
 
     def share(self, loop: LearningLoop) -> float:
-        """Return the share of the budget that a loop has used, by what is nearest to its end."""
+        """Return the share of the budget that a loop has used, by the limit that is closest."""
         used = (
             (loop.cpu_seconds, self.cpu_seconds),
             (loop.evaluations, self.evaluations),
@@ -60,7 +60,7 @@ class ComparisonRequest:
 
     runs: Sequence[str]
     settings: Sequence[str] = ()
-    """Keys of each further run, which has the values of the first run file otherwise."""
+    """Changed keys of each further run; its other values are the first run file's."""
     common: Sequence[str] = ()
     cpu_seconds: float | None = None
     evaluations: int | None = None
@@ -105,7 +105,7 @@ class Comparison:
 
     @property
     def first(self) -> RunConfig:
-        """The first run, whose search and openings all exams and matches use."""
+        """The first run, whose search and openings are used in all exams and matches."""
         return next(iter(self.runs.values()))
 
     @property
@@ -114,7 +114,7 @@ class Comparison:
         return self.first.game.name
 
     def identity(self) -> dict[str, Any]:
-        """Return everything that changes a training or its exam, but the seed, as JSON."""
+        """Return everything except the seed that changes a training or its exam, as JSON."""
         request = self.request
         runs = {name: _values(run) for name, run in self.runs.items()}
         budget = {name: limit for name, limit in asdict(self.budget).items() if limit is not None}
@@ -246,7 +246,7 @@ def _check_request(request: ComparisonRequest, game: str) -> None:
     repeated = sorted({seed for seed in request.seeds if request.seeds.count(seed) > 1})
     if repeated:
         again = ", ".join(map(str, repeated))
-        mistakes.append(f"--seeds names {again} twice: each seed is one training")
+        mistakes.append(f"--seeds names {again} twice: name each seed once")
     if any(not 0 <= seed < 2**63 for seed in request.seeds):
         mistakes.append("--seeds: give whole numbers from 0")
     if request.perfect_play and not (game == "connect_four" or is_chess(game)):

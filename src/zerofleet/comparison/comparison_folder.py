@@ -25,14 +25,14 @@ _LOCK = "lock"
 
 @dataclass(slots=True)
 class ExamAnswers:
-    """The answers of a model to one question of the exam: a kind of positions, simulations."""
+    """The answers of a model in one part of the exam: one kind of positions, one search size."""
 
     error_rate: float
-    """Share of positions with a mistake; of tic-tac-toe, of lines that are lost."""
+    """Share of positions with a mistake; in a small game, of lines of play that are lost."""
     value_error: float | None = None
-    """Mean squared error of the searched value."""
+    """Mean squared error of the value after the search."""
     wrong: str = ""
-    """``1`` for a mistake and ``0`` for none, ``[positions]``; empty where all lines are walked."""
+    """``1`` for a mistake and ``0`` for none, ``[positions]``; empty if all lines are played."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -50,15 +50,15 @@ class FinishedTraining:
     steps: int
     samples: int
     evaluations: int
-    """Positions that self-play had predicted."""
+    """Positions that the network evaluated in self-play."""
     cpu: dict[str, float]
     """CPU-seconds by part: ``play``, ``train``, ``export``."""
     rows: list[dict[str, Any]]
-    """Figures of each published model, in order: costs, losses, games, and exams at some."""
+    """Figures of each published model, in order: costs, losses and games; some have an exam."""
     exam: dict[str, ExamAnswers]
-    """ExamAnswers of the last model by question, such as ``random@100``."""
+    """Answers of the last model by question, such as ``random@100``."""
     played: dict[str, Any] = field(default_factory=dict[str, Any])
-    """Results of whole games by what was asked for, such as ``match 100``."""
+    """Results of whole games by opponent and number of games, such as ``match 100``."""
 
     @property
     def cpu_seconds(self) -> float:
@@ -151,7 +151,7 @@ class ComparisonFolder:
             ) from error
 
     def keep_results(self, results: dict[str, Any], page: str) -> None:
-        """Write the results as JSON and as a page."""
+        """Write the results as JSON and as an HTML page."""
         self._write(RESULTS, results)
         self._replace(PAGE, page.encode())
 
@@ -169,7 +169,7 @@ class ComparisonFolder:
             raise self._damaged(name) from error
 
     def _damaged(self, name: str) -> ConfigError:
-        return ConfigError(f"{self.path / name} is damaged: delete it, and give the command again")
+        return ConfigError(f"{self.path / name} is damaged: delete it, and repeat the command")
 
     def _write(self, name: str, values: dict[str, Any]) -> None:
         self._replace(name, json.dumps(values).encode())

@@ -1,4 +1,4 @@
-"""The page of a comparison: one HTML file with its tables and curves, without any other file."""
+"""The page of a comparison: one HTML file with tables and curves, which loads nothing else."""
 
 from __future__ import annotations
 
@@ -77,8 +77,10 @@ def page_of(results: dict[str, Any]) -> str:
     parts.append(_section("Results", _results_table(results)))
     if results["opponents"]:
         headings = ("run", "seed", "opponent", "games", "won", "drawn", "lost")
-        parts.append(_section("Games against others", _table(headings, opponent_rows(results))))
-    parts.append(_section("Differences of the runs", _differences(results)))
+        parts.append(
+            _section("Games against other opponents", _table(headings, opponent_rows(results)))
+        )
+    parts.append(_section("Keys that differ", _differences(results)))
     parts.append(_section("Curves over CPU-seconds", _charts(results)))
     parts.append(
         f'<p class="faint">zerofleet {escape(results["zerofleet"])}, <code>zerofleet compare</code>'
@@ -127,7 +129,7 @@ def _differences(results: dict[str, Any]) -> str:
         for key, values in results["differences"].items()
     ]
     if not rows:
-        return "<p>There is no other run.</p>"
+        return "<p>There is no second run.</p>"
     return _table(("key", *runs), rows, ' class="left value"')
 
 

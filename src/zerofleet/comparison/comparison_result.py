@@ -221,7 +221,7 @@ HEADINGS: Cells = (
 
 
 def table_rows(results: dict[str, Any]) -> list[Cells]:
-    """Return the rows of the table as texts; a row with only a first cell is a heading."""
+    """Return the rows of the table as strings; a row with only a first cell is a heading."""
     rows: list[Cells] = []
     if results["exam"]:
         rows.append(_heading("Error rate in the exam"))
@@ -254,7 +254,7 @@ def _difference_cells(row: dict[str, Any], without: str) -> tuple[str, str, str,
 
     Args:
         row: a row of the results; the first run has no difference.
-        without: the words in place of an error over positions that there is not.
+        without: shown in place of a missing error over positions.
     """
     if "difference" not in row:
         return ("", "", "", "", "")
@@ -286,14 +286,14 @@ def notes(results: dict[str, Any]) -> list[str]:
     ]
     if results["exam"]:
         found.append(
-            "± positions: standard error over the exam's positions (in a match, over pairs of "
-            "games), for these trained models."
+            "± positions: standard error over the exam's positions, or over the match's pairs of "
+            "games, for these trained models."
         )
-    found.append("± seeds: standard error over seeds, which includes the chance of training.")
+    found.append("± seeds: standard error over seeds, which includes the randomness of training.")
     if results["match"]:
         found.append(
-            f"Matches and exams have the search of {first}; matches have "
-            f"{results['exam_simulations']} simulations. A score of 50% is even."
+            f"All matches and exams use the search of {first}. A match has "
+            f"{results['exam_simulations']} simulations per move. A score of 50% is even."
         )
     return found if len(results["runs"]) > 1 else found[:1]
 

@@ -1,4 +1,4 @@
-"""The learning loop in one process, without stores and wall clock, from the parts of the services.
+"""The learning loop in one process, from the parts of the services, without stores and wall clock.
 
 Self-play, window, train bucket, learner and models are the same as in a fleet. A position is
 trained on as soon as it is paid for, and the newest model plays on. The loop has no gate, no
@@ -245,7 +245,7 @@ class LearningLoop:
 
     @property
     def evaluations(self) -> int:
-        """Number of positions that self-play had predicted."""
+        """Number of positions that the network evaluated in self-play."""
         return self.engine.statistics.positions_evaluated
 
     @contextmanager

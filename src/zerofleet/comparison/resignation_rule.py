@@ -66,7 +66,7 @@ class ResignationRule:
         )
 
     def compute(self) -> float | None:
-        """v_resign now; as before while the games are too few."""
+        """Return v_resign; while there are too few games, it does not change."""
         games = self._latest()
         if self._settings.enabled and len(games) >= self._min_games:
             self.threshold = self._highest(games)
@@ -88,7 +88,7 @@ class ResignationRule:
         return [game for game in settled if game.first_model >= max(enough, default=0)]
 
     def _highest(self, games: list[_PlayedOn]) -> float | None:
-        """The highest of the values on offer at which wrong resignations are rare enough."""
+        """Return the highest value at which wrong resignations are rare enough, or None."""
         # A threshold just above a ply's value ends the game there, unless an earlier one is as low.
         lows: list[tuple[float, int, int]] = []  # value, resignations more, wrong ones more
         for game in games:

@@ -1,7 +1,7 @@
 """Trains the runs of a comparison, examines their models, and plays their games.
 
-The runs of one seed learn in turns, so that a slow phase of the machine costs all of them the same.
-A training is kept when its budget is used up. Exams and games cost the runs nothing.
+The runs of one seed take turns, so that a slow phase of the machine slows all of them equally. A
+training is stored when its budget is used up. Exams and games do not count towards the budget.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ _Result = TypeVar("_Result")
 
 
 class ComparisonProgress:
-    """The state of a comparison, for a person: one line that changes, or a few lines in a log.
+    """Progress of a comparison: one line that changes on a terminal, or a few lines in a log.
 
     Args:
         stream: where the lines go.
-        shares: trainings that are left, in whole trainings.
+        shares: number of trainings that are left.
     """
 
     def __init__(self, stream: TextIO, shares: float) -> None:
@@ -136,7 +136,7 @@ class Trainings:
         self._progress = ComparisonProgress(stream, self.missing)
 
     def go(self) -> list[list[FinishedTraining]]:
-        """Do what is missing; return the trainings of each seed, in the order of the runs.
+        """Train and play what is missing; return the trainings of each seed, in the order of runs.
 
         Raises:
             ConfigError: a run cannot be trained as it is.
@@ -166,9 +166,9 @@ class Trainings:
             f"{f'; {kept} of them are finished' if kept else ''}"
         )
         if not position_kinds(comparison.game):
-            say("perfect play of this game is not known: there is no exam")
+            say("no exam: perfect play of this game is not known")
         if len(names) == 1:
-            say("one run alone: name a second one, or give --set KEY=VALUE, to compare it")
+            say("one run only: name a second run file or give --set KEY=VALUE to compare it")
         say(f"results: {self._folder.path}")
 
     def _learn(self, seed: int, names: Sequence[str]) -> None:
@@ -242,9 +242,9 @@ class Trainings:
             settings = loop.run.trainer
             raise ConfigError(
                 f"{learner.name}: {self._comparison.budget.words} are not enough for one step of "
-                f"training: there were {loop.games} games with {loop.bucket.received} positions, "
-                f"and training starts with {settings.first_step_positions} "
-                "(trainer.min_positions); give a larger budget"
+                f"training. Self-play made {loop.games} games with {loop.bucket.received} "
+                f"positions; training starts at {settings.first_step_positions} "
+                "(trainer.min_positions). Give a larger budget"
             )
         _own_fault(learner, loop.finish)
         exam = self._note(learner, is_last=True)

@@ -82,8 +82,8 @@ class ProcessSettings(BaseSettings):
     """Let the evaluator play only test matches (``zerofleet match``). It promotes no model."""
     engines: str = ""
     """Programs and classes that the evaluator may start for the anchors ``uci:``, ``gtp:`` and
-    ``python:``. A program is written as in the anchor's name, a class with ``python:``. A semicolon
-    separates two: ``stockfish;gnugo --mode gtp;python:mine:Greedy``."""
+    ``python:``. Write a program as in the anchor's name, and a class with ``python:``. Separate
+    them by semicolons: ``stockfish;gnugo --mode gtp;python:mine:Greedy``."""
     reflection: bool = False
     """Offer gRPC server reflection."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"

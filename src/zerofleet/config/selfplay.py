@@ -106,9 +106,9 @@ class SelfplaySection(Section):
     """Share of games that begin as a copy of a recent game up to a random ply, followed by one
     random action (KataGo's forks choose it by value)."""
     restart_share: float = Field(default=0.0, ge=0, le=1)
-    """Share of games that begin where the player was most wrong in recent games: at the positions
-    whose values differed most from the results that followed (Tsai et al. 2026, "Regret-Guided
-    Search Control for Efficient Learning in AlphaZero")."""
+    """Share of games that begin at positions of recent games whose values differed most from the
+    result (Tsai et al. 2026, "Regret-Guided Search Control for Efficient Learning in AlphaZero").
+    We have not measured its effect."""
     gumbel_scale: float = Field(default=1.0, ge=0)
     """Scale of the noise at a Gumbel root."""
     dirichlet_fraction: float = Field(default=0.25, ge=0, le=1)

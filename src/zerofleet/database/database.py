@@ -101,7 +101,7 @@ class Summary:
     value_loss: float | None
     held_out_policy_loss: float | None
     held_out_value_loss: float | None
-    own_losses: object  # losses of a network of one's own by name, or None
+    own_losses: object  # losses of your own network by name, or None
 
 
 class Runs(ConnectionPool):

@@ -138,7 +138,7 @@ _NO_ROWS = b"PGCOPY\n\xff\r\n\0" + bytes(8) + b"\xff\xff"
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where the games of a run come from that it did not play."""
+    """The source of games that a run learns from and did not play."""
 
     kind: Literal["fork", "import"]
     source: str  # name of the other run; or the files
@@ -223,7 +223,7 @@ class Origins(ConnectionPool):
     """The trainer's side: which games a run has that it did not play."""
 
     def origin(self, run: str) -> Origin | None:
-        """Return where the run's given games come from; None: it has none."""
+        """Return where the given games of a run come from; None: it has none."""
         rows = self._rows(ORIGIN, run=run)
         return Origin(*rows[0]) if rows else None
 

@@ -48,7 +48,7 @@ POSITION_WORDS: Mapping[str, str] = MappingProxyType(
 )
 """Words for the kinds of an exam's positions; good play is near perfect play."""
 MOST_OWN_LOSSES = 12
-"""Number of losses of a network of one's own that are shown."""
+"""Largest number of losses of your own network that are shown."""
 _WARNINGS = {
     "narrows": "Self-play is repeating itself",
     "overfits": "The network is overfitting",
@@ -62,7 +62,7 @@ class Loss:
     policy: float
     value: float
     own: Mapping[str, float] = field(default_factory=dict[str, float])
-    """Losses of a network of one's own, by name; only on training games."""
+    """Losses of your own network, by name; only on training games."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,7 @@ class RunFigures:
     given_games: int = 0
     """Games that the run learns from and did not play."""
     origin: str | None = None
-    """Where these games come from, and which they are; None: it has none."""
+    """Where the given games come from; None: there are none."""
     steps: int | None = None
     """Training steps in total; None: no trainer responds."""
     until: str | None = None
@@ -334,7 +334,7 @@ def loss_text(loss: Loss | None) -> str:
 
 
 def own_losses(stored: object) -> dict[str, float]:
-    """Return losses of a network of one's own by name, from ``train_metrics.own_losses``.
+    """Return the losses of your own network by name, from ``train_metrics.own_losses``.
 
     Names come from a class and may be any text: they are made printable and short.
     """

@@ -126,7 +126,7 @@ def _check_pictures(sizes: GameSpec, line: list[int]) -> None:
         before = (str(position), position.packed_observation())
         same = position.svg() == position.svg()
         same = same and before == (str(position), position.packed_observation())
-        _require(same, sizes, line[:ply], "svg() changes the position, or its own answer")
+        _require(same, sizes, line[:ply], "svg() changes the position, or its answer varies")
         if ply < len(line):
             position.apply(line[ply])
 

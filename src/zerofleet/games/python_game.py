@@ -129,17 +129,17 @@ class Game(ABC):
         +1 win, 0 draw, -1 loss, in the order of ``legal_actions``. Return None for a position that
         takes too long to solve. A class that defines it has an exam: how often does a model lose
         value in positions of random play? In a game of at most 10,000 positions the exam plays
-        every line of an opponent instead. It is called for positions that are not over.
+        every line of play instead. The exam calls this only for positions that are not over.
         """
         raise NotImplementedError
 
     def svg(self) -> str:
         """Return the board and its pieces as SVG elements, for the pages of the dashboard.
 
-        A unit is a cell: the cell of ``(row, column)`` in ``observation_shape`` has its corner at
-        ``x="column" y="row"``. The elements are ``g``, ``path``, ``rect``, ``circle``, ``ellipse``,
-        ``line``, ``polyline``, ``polygon``, ``text`` and ``tspan``, with attributes of geometry,
-        ``fill``, ``stroke`` and ``opacity``; text is centred. ``var(--first)`` and
+        One unit is one cell. The cell of ``(row, column)`` in ``observation_shape`` has its corner
+        at ``x="column" y="row"``. The elements are ``g``, ``path``, ``rect``, ``circle``,
+        ``ellipse``, ``line``, ``polyline``, ``polygon``, ``text`` and ``tspan``, with attributes of
+        geometry, ``fill``, ``stroke`` and ``opacity``; text is centred. ``var(--first)`` and
         ``var(--second)`` are the players' colours, and ``var(--ink)`` is the text's.
         """
         raise NotImplementedError

@@ -68,9 +68,7 @@ class PassedOver:
             ConfigError: games are not to be passed over.
         """
         if self.raises:
-            raise ConfigError(
-                f"{where}: {reason} (--skip-bad passes such games over, and counts them)"
-            )
+            raise ConfigError(f"{where}: {reason} (--skip-bad skips such games, and counts them)")
         self.number += 1
         self.reasons[kind] += 1
         if len(self.first) < _MOST_SHOWN:
@@ -103,7 +101,7 @@ def read_files(paths: Sequence[Path], game: str, bad: PassedOver) -> Iterator[Fi
         except OSError as error:
             raise ConfigError(f"cannot read {path}: {error.strerror}") from error
         if len(content) > MOST_BYTES:
-            raise ConfigError(f"{path} has more than {MOST_BYTES >> 20} MiB: split it")
+            raise ConfigError(f"{path} is larger than {MOST_BYTES >> 20} MiB: split it")
         digest = hashlib.sha256(content).hexdigest()
         if digest in seen:
             continue  # given twice
@@ -209,7 +207,7 @@ def _judged(game: str, actions: Sequence[int], start: str, result: int | None) -
     if not end.is_terminal:
         if result is None:
             raise _UnfinishedError(
-                f"the game is not over after {len(actions)} moves, without a result"
+                f"the game is not over after {len(actions)} moves, and has no result"
             )
         return result, True
     if result in (None, end.result):

@@ -56,7 +56,7 @@ def checked_svg(text: str) -> str:
     except ElementTree.ParseError as error:
         raise ValueError(f"it is not XML: {error}") from error
     if any(text and text.strip() for text in (root.text, *(each.tail for each in root))):
-        raise ValueError("it has text outside of the element text")
+        raise ValueError("it has text outside an element: use the element text")
     return "".join(part for each in root for part in _written(each, 1))
 
 
@@ -65,7 +65,7 @@ def _written(element: ElementTree.Element, depth: int) -> Iterator[str]:
     if name not in _ELEMENTS:
         raise ValueError(f"the element '{name[:40]}' is not allowed: use {_listed(_ELEMENTS)}")
     if depth > _DEEPEST:
-        raise ValueError(f"more than {_DEEPEST} elements are inside of each other")
+        raise ValueError(f"its elements are nested more than {_DEEPEST} deep")
     yield f"<{name}"
     for key, value in element.items():
         allowed = _ATTRIBUTES.get(key)
@@ -74,7 +74,7 @@ def _written(element: ElementTree.Element, depth: int) -> Iterator[str]:
                 f"the attribute '{key[:40]}' of {name} is not allowed: use {_listed(_ATTRIBUTES)}"
             )
         if not allowed.fullmatch(value):
-            raise ValueError(f"{key}='{value[:40]}' of {name} is not a value that is allowed")
+            raise ValueError(f"the value {key}='{value[:40]}' of {name} is not allowed")
         yield f" {key}={quoteattr(value)}"
     yield ">"
     yield from _text(element.text, name)

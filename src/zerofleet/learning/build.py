@@ -189,7 +189,7 @@ def checked_groups(network: Network) -> list[ParameterGroup]:
 
     Raises:
         ConfigError: ``parameter_groups`` fails, a weight is in no group or in two, a group has a
-            tensor that is no weight, or a factor is no number from 0.
+            tensor that is not a weight, or a factor is not a number of at least 0.
     """
     label = f"{type(network).__name__}.parameter_groups"
     try:
@@ -206,7 +206,9 @@ def checked_groups(network: Network) -> list[ParameterGroup]:
             if id(weight) not in names:
                 raise ConfigError(f"{label} has a tensor that is not a weight of the network")
             if id(weight) in seen:
-                raise ConfigError(f"{label}: {names[id(weight)]} is there twice: name it once")
+                raise ConfigError(
+                    f"{label}: {names[id(weight)]} is in two groups, or twice in one: name it once"
+                )
             seen.add(id(weight))
         check_factor(f"{label}: learning_rate_factor", rate_factor(group, 0))
         check_factor(f"{label}: weight_decay_factor", group.weight_decay_factor)

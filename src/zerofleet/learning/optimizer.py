@@ -284,14 +284,14 @@ def rate_factor(group: ParameterGroup, steps: int) -> float:
 
 
 def check_factor(label: str, factor: object) -> None:
-    """Refuse a factor that is no number from 0.
+    """Check that a factor is a number of at least 0.
 
     Raises:
         ConfigError: the factor and its label.
     """
     if isinstance(factor, (int, float)) and not isinstance(factor, bool) and 0 <= factor < math.inf:
         return
-    raise ConfigError(f"{label} is {factor!r}: give a number from 0")
+    raise ConfigError(f"{label} is {factor!r}: give a number of at least 0")
 
 
 def _fill(vector: Tensor, places: Iterable[slice], number: float) -> None:

@@ -356,7 +356,7 @@ class PythonPlayer(_SharedProcesses[_PythonProcess]):
         answer = await self._ask(lambda process: process.answer(question))
         action, reason = None, ""
         if "action" not in answer:
-            reason = f"choose() returned {answer['wrong']}: return an action, a whole number"
+            reason = f"choose() returned {answer['wrong']}, not an action: return a whole number"
         elif answer["action"] not in State(self._game, actions, start).legal_actions():
             reason = f"choose() returned {answer['action']}, which is illegal here"
         else:

@@ -172,11 +172,11 @@ COMMENT ON COLUMN models.removed_at IS
     'are kept.';
 
 COMMENT ON TABLE origins IS
-    'Games that a run learns from and did not play, by `zerofleet fork` or `zerofleet import`. They have '
-    'the kind given in the table games, and no statistic of self-play counts them.';
+    'Where the given games of a run come from: games that it learns from and did not play. `zerofleet '
+    'fork` and `zerofleet import` write a row. No statistic of self-play counts these games.';
 COMMENT ON COLUMN origins.kind IS
     'fork: copied from another run, with their searches. import: read from files; the policy target is '
-    'the move played, the value the result.';
+    'the move played, and the value target is the result.';
 COMMENT ON COLUMN origins.source IS 'Name of the other run; or the files.';
 COMMENT ON COLUMN origins.place IS 'Data folder or database of the other run; or the folder of the files.';
 COMMENT ON COLUMN origins.source_id IS

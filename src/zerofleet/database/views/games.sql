@@ -156,6 +156,6 @@ CROSS JOIN LATERAL (
     ORDER BY ply.game_uid, ply.regret DESC, ply.ply
 ) AS worst;
 COMMENT ON VIEW largest_mistakes IS
-    'The position of each of a run''s newest 1,000 games where the player was most wrong, values and '
-    'results for the player to move. regret: mean squared difference of value and result from this ply '
-    'to the end, 0 to 4 (Tsai et al. 2026). Order by regret, and open /games/GAME_UID?ply=PLY.';
+    'The position in each of the newest 1,000 games of a run where the player was most wrong. Values and '
+    'results are for the player to move. regret: mean squared difference of value and result from this '
+    'ply to the end, 0 to 4 (Tsai et al. 2026). Order by regret, and open /games/GAME_UID?ply=PLY.';
