@@ -28,6 +28,7 @@ ADDED = {
     "rating.openings": [],
     "retention.max_disk_gb": 0.0,
     "search.decisive_moves": False,
+    "selfplay.restart_share": 0.0,
     "trainer.budget_minutes": 0.0,
     "trainer.least_samples_per_position": None,
     "trainer.soft_policy_weight": 0.0,

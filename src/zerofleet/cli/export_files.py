@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from zerofleet import __version__, games
+from zerofleet.cli.terminal import replace_line
 from zerofleet.config import RunConfig
 from zerofleet.database.exported_games import (
     CSV_HEADERS,
@@ -201,13 +202,12 @@ class _Progress:
         if self._is_terminal and time.monotonic() >= self._next:
             self._next = time.monotonic() + _LINE_SECONDS
             self._is_shown = True
-            sys.stderr.write(f"\r{done.games:,} games, {done.searches:,} searches")
-            sys.stderr.flush()
+            replace_line(f"{done.games:,} games, {done.searches:,} searches")
 
     def end(self) -> None:
         """Remove the line."""
         if self._is_shown:
-            sys.stderr.write("\r\x1b[K")
+            replace_line("")
 
 
 class _Parts:

@@ -26,6 +26,11 @@ def echo(text: str, *, err: bool = False, nl: bool = True) -> None:
     typer.echo(printable_lines(text), err=err, nl=nl)
 
 
+def replace_line(text: str) -> None:
+    """Replace the last line of standard error, which must be a terminal; empty: remove it."""
+    typer.echo(f"\r\x1b[K{printable(text)}", err=True, nl=False)
+
+
 @contextlib.contextmanager
 def interruptible() -> Generator[None]:
     """Raise KeyboardInterrupt for the stop signals, while no event loop runs."""
