@@ -19,6 +19,7 @@ from zerofleet.games import State
 from zerofleet.games.python_game import failure_place, import_class
 from zerofleet.printable import printable, shortened
 
+_LARGEST_ACTION = 1 << 31
 _LONGEST_REASON = 500
 
 
@@ -94,9 +95,20 @@ def _choice(player: OwnPlayer, start: str, actions: list[int]) -> dict[str, Any]
         access = f"choose(state, {shortened(str(actions))})"
         return {"error": _failure(type(player), access, error)}
     try:
-        return {"action": operator.index(found)}
-    except TypeError:
-        return {"wrong": printable(shortened(repr(found)))}
+        action = operator.index(found)  # pyright: ignore[reportArgumentType]
+        if abs(action) <= _LARGEST_ACTION:
+            return {"action": action}
+    except Exception:
+        pass  # no whole number
+    return {"wrong": _shown(found)}
+
+
+def _shown(found: object) -> str:
+    """Return the text of any object, also of one that has none."""
+    try:
+        return printable(shortened(repr(found)))
+    except Exception:
+        return f"an object of the class {type(found).__name__}"
 
 
 def _failure(kind: type[OwnPlayer], access: str, error: Exception) -> str:

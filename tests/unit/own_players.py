@@ -32,6 +32,27 @@ class Nothing(OwnPlayer):
         pass
 
 
+class Huge(OwnPlayer):
+    """Returns a number that is no action."""
+
+    def choose(self, state: State, actions: Sequence[int]) -> int:
+        return 10**5000
+
+
+class Unprintable:
+    """Has no text."""
+
+    def __repr__(self) -> str:
+        raise ValueError("no text")
+
+
+class Silent(OwnPlayer):
+    """Returns an object without a text."""
+
+    def choose(self, state: State, actions: Sequence[int]) -> Any:
+        return Unprintable()
+
+
 class Raises(OwnPlayer):
     """Has a mistake."""
 

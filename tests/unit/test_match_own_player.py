@@ -78,6 +78,15 @@ def test_the_greedy_example_completes_a_box() -> None:
     [
         ("Illegal", "choose() returned 0, which is illegal here"),
         ("Nothing", "choose() returned None, not an action: return a whole number"),
+        (
+            "Huge",
+            "choose() returned an object of the class int, not an action: return a whole number",
+        ),
+        (
+            "Silent",
+            "choose() returned an object of the class Unprintable, not an action: return a whole "
+            "number",
+        ),
     ],
 )
 async def test_a_wrong_answer_loses_the_game_alone(kind: str, reason: str) -> None:

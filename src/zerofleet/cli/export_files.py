@@ -263,8 +263,10 @@ def _write_records(
         return 16 * sum(len(ply.legal_actions) for game in found for ply in game.plies)
 
     done = Exported()
-    parts = _Parts(folder, form.suffix)
-    with contextlib.closing(database.pages(bounds, read, entries)) as pages:
+    with (
+        contextlib.closing(_Parts(folder, form.suffix)) as parts,
+        contextlib.closing(database.pages(bounds, read, entries)) as pages,
+    ):
         for page in pages:
             for uid, game in page:
                 try:
@@ -278,7 +280,6 @@ def _write_records(
                 done.games += 1
                 done.searches += len(game.plies)
             progress.show(done)
-    parts.close()
     return done
 
 
@@ -291,15 +292,16 @@ def _write_csv(
         for name, header in CSV_HEADERS.items()
     }
     pages = database.pages(bounds, database.as_csv, lambda page: page.entries)
-    with contextlib.closing(pages):
+    with contextlib.ExitStack() as stack:
+        for part in parts.values():
+            stack.enter_context(contextlib.closing(part))
+        stack.enter_context(contextlib.closing(pages))
         for page in pages:
             parts["games"].write(page.games)
             parts["searches"].write(page.searches)
             done.games += page.game_count
             done.searches += page.searches.count(b"\n")
             progress.show(done)
-    for part in parts.values():
-        part.close()
     return done
 
 

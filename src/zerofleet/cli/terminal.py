@@ -10,7 +10,7 @@ from types import FrameType
 
 import typer
 
-from zerofleet.printable import printable_lines
+from zerofleet.printable import printable, printable_lines
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 

@@ -265,12 +265,12 @@ class LearningLoop:
     def _keep(self, game: GameColumns) -> None:
         """Add a game to the window, where it allows samples, or to the validation games."""
         self._note_resignation(game)
-        self._note_regrets(game)
         settings = self.run.trainer
         uid = hashlib.blake2b(f"{self.run.seed}/{game.game_id}".encode(), digest_size=16)
         if is_held_out(UUID(bytes=uid.digest()), settings.held_out_share):
             _add(self._held_out, game)
             return
+        self._note_regrets(game)
         coming = int(np.count_nonzero(game.full_search))
         self._window.set_max_positions(window_limit(settings, self.bucket.received + coming))
         self.bucket.pay(_add(self._window, game))

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 import numpy as np
+import psycopg2.extensions
 from numpy.typing import NDArray
 from sqlalchemy import Connection, exc, text
 
@@ -211,7 +212,17 @@ class CsvPage:
 
 
 class ExportedGames(PlayedGames):
-    """Reading games for an export, for any role that may select from games and positions."""
+    """Reading games for an export, for any role that may select from games and positions.
+
+    Its sessions only read, also those of the database's owner.
+    """
+
+    def _connect(self, url: str) -> psycopg2.extensions.connection:
+        connection = super()._connect(url)
+        with connection.cursor() as cursor:
+            cursor.execute("SET default_transaction_read_only = on")
+        connection.commit()
+        return connection
 
     def run_of(self, name: str | None) -> RunConfig:
         """Return a run of this database as it was registered.
@@ -248,7 +259,6 @@ class ExportedGames(PlayedGames):
         """
         try:
             with self._transaction() as connection:
-                connection.execute(text("SET TRANSACTION READ ONLY"))
                 result = connection.execute(text(query), parameters)
                 return list(result.keys()), [tuple(row) for row in result.all()]
         except StoreReadOnlyError as error:

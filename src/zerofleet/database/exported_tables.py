@@ -103,7 +103,7 @@ class TrainingPositions:
         added: list[int] = []
         rejected: list[tuple[UUID, str]] = []
         for game in np.flatnonzero(page.searches).tolist():
-            if page.games["kind"][game] != "selfplay":
+            if page.games["kind"][game] == "match":
                 continue
             try:
                 if _add(buffer, page, game, int(starts[game])):
@@ -152,6 +152,7 @@ def _add(buffer: ReplayBuffer, page: ExportPage, game: int, first: int) -> int:
         page.columns["policy_weights"][entries],
         root_value=page.columns["root_value"][plies],
         resigned=page.games["reason"][game] == "resign",
+        adjudicated=page.games["reason"][game] == "adjudicated",
         start=page.games["start"][game],
     )
 

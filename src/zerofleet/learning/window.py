@@ -326,7 +326,6 @@ class Window:
         pushed out of the window leave it again: see ``schedule.window_limit``.
         """
         bucket = self._training.bucket
-        self._note_regrets(game)
         if is_held_out(game.game_uid, self._settings.held_out_share):
             self._add(self.held_out, game)
             self._bound_held_out()
@@ -334,6 +333,8 @@ class Window:
         coming = int(np.count_nonzero(game.full_search)) if pays else 0
         self._bound(bucket.received + coming)
         positions = self._add(self.trained, game)
+        if positions:
+            self._note_regrets(game)
         if pays:
             bucket.pay(positions, given=game.given)
         if pays and positions != coming:
