@@ -214,7 +214,7 @@ class CsvPage:
 class ExportedGames(PlayedGames):
     """Reading games for an export, for any role that may select from games and positions.
 
-    Its sessions only read, also those of the database's owner.
+    Its sessions only read, even as the database's owner.
     """
 
     def _connect(self, url: str) -> psycopg2.extensions.connection:
