@@ -184,6 +184,43 @@ def test_a_clear_difference_needs_two_seeds_that_agree() -> None:
     assert paired_difference(disagreeing)["reading"] == "not clear"
 
 
+@pytest.mark.parametrize(
+    ("by_seed", "exam", "match"),
+    [
+        ([0.4], "one seed", "one seed"),
+        # two seeds, m - h and m + h: the error is h, and 12.71 h must not exceed m
+        ([0.36, 0.44], "not clear", "not clear"),  # 12.71 * 0.04 = 0.508
+        ([0.37, 0.43], "more mistakes", "stronger"),  # 12.71 * 0.03 = 0.381
+        # four seeds, two of each: the error is h / sqrt(3), and 3.18 h / sqrt(3) = 1.836 h
+        ([0.18, 0.18, 0.62, 0.62], "not clear", "not clear"),  # 1.836 * 0.22 = 0.404
+        ([0.19, 0.19, 0.61, 0.61], "more mistakes", "stronger"),  # 1.836 * 0.21 = 0.386
+        # twelve seeds, six of each: the error is h / sqrt(11), and 2.23 h / sqrt(11) = 0.672 h
+        ([0.01] * 6 + [0.79] * 6, "more mistakes", "stronger"),  # 0.672 * 0.39 = 0.262
+    ],
+)
+def test_a_clear_reading_over_few_seeds_needs_students_t(
+    by_seed: list[float], exam: str, match: str
+) -> None:
+    """A mean difference of 0.4, or of 0.2 in a match; the error over positions is small."""
+    found = paired_difference(np.repeat(np.array(by_seed)[:, None], 5, axis=1))
+    assert found["difference"] == pytest.approx(0.4)
+    assert found["reading"] == exam
+    won = [round(100 + 100 * each) for each in by_seed]  # of 200 pairs
+    scores = [[(1, 1)] * count + [(0, 0)] * (200 - count) for count in won]
+    found = match_result(scores)
+    assert found["difference"] == pytest.approx(0.2)
+    assert found["reading"] == match
+
+
+def test_a_clear_reading_over_positions_needs_1_96_errors() -> None:
+    """With 3 mistakes more at n positions, the mean is sqrt(3 (n - 1) / (n - 3)) errors."""
+    readings = {
+        count: paired_difference(np.array([[1.0] * 3 + [0.0] * (count - 3)] * 2))["reading"]
+        for count in (10, 11)
+    }
+    assert readings == {10: "more mistakes", 11: "not clear"}  # 1.964 and 1.936 errors
+
+
 def test_the_score_of_a_match_by_hand() -> None:
     found = match_result([[(1, 1), (1, 0)], [(1, 0.5), (0, 0)]])
     assert (found["games"], found["score"]) == (8, pytest.approx(4.5 / 8))
