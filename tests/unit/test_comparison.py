@@ -1,5 +1,7 @@
 """Comparisons of runs: trainings that repeat, differences by hand, folders that resume."""
 
+import hashlib
+import io
 import json
 import math
 import re
@@ -260,7 +262,7 @@ def test_a_table_says_one_seed_where_there_is_one(tmp_path: Path) -> None:
     other = "search.c_puct=3"
     comparison = Comparison.of(request(tmp_path, other))
     first = made_by_hand("tictactoe", 1, "1100")
-    mine = made_by_hand(other, 1, "1000", **{"match 4": [(1.0, 0.5), (0.5, 0.5)]})
+    mine = made_by_hand(other, 1, "1000", **{"match 4 0123456789ab": [(1.0, 0.5), (0.5, 0.5)]})
     results = results_of(comparison, [[first, mine]])
     texts = [" ".join(row) for row in table_rows(results)]
     assert any("25.00% -25.00 25.00 one seed -25.0 one seed" in text for text in texts)
@@ -397,6 +399,68 @@ def test_all_runs_take_the_first_ones_exam(tmp_path: Path, monkeypatch: pytest.M
     compare(request(tmp_path, "search.c_puct=3", seeds=(4,), steps=1, match=0))
     assert len(searches) == 4  # the first and the last model of each
     assert set(searches) == {(1.5, 4)}
+
+
+PLAYER = """
+from zerofleet.own_player import OwnPlayer
+
+class First(OwnPlayer):
+    def choose(self, state, actions):
+        return state.legal_actions()[0]
+"""
+
+
+def test_games_against_an_opponent_that_was_replaced_are_played_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A folder with models made by hand; only the games are made up."""
+    played: list[str] = []
+
+    async def pairs(*_: object) -> list[tuple[float, float]]:
+        played.append("match")
+        return [(float(len(played)), 0.0)]
+
+    async def anchors(*_: object, names: list[str], games: int) -> list[dict[str, Any]]:
+        played.append(names[0])
+        return [{"opponent": names[0], "games": games, "wins": len(played), "draws": 0}]
+
+    monkeypatch.setattr(trainings, "play_pairs", pairs)
+    monkeypatch.setattr(trainings, "play_anchors", anchors)
+    monkeypatch.setattr(trainings.Trainings, "_model", lambda *_: None)  # pyright: ignore
+    monkeypatch.syspath_prepend(str(tmp_path))  # pyright: ignore
+    player, name = tmp_path / "player_of_compare.py", "python:player_of_compare:First"
+    player.write_text(PLAYER)
+    other = "search.c_puct=3"
+    comparison = Comparison.of(request(tmp_path, other, anchors=(name,), anchor_games=2))
+    with ComparisonFolder(comparison) as folder:
+
+        def go() -> dict[str, Any]:
+            played.clear()
+            [[_, mine]] = trainings.Trainings(comparison, folder, io.StringIO()).go()
+            return mine.played
+
+        folder.keep(made_by_hand("tictactoe", 1, "10"), b"first")
+        folder.keep(made_by_hand(other, 1, "10", **{"match 4": [(0, 0)]}), b"second")
+        before = go()
+        assert played == [name, "match", name]
+        assert list(before) == [
+            f"match 4 {hashlib.sha256(b'first').hexdigest()[:12]}",
+            f"{name} 2 {hashlib.blake2b(PLAYER.encode(), digest_size=8).hexdigest()}",
+        ]
+        assert list(go()) == list(before)
+        assert not played
+
+        folder.keep(made_by_hand("tictactoe", 1, "10"), b"trained again")
+        after = go()
+        assert played == [name, "match"]  # the first run's own games went with its training
+        assert len(after) == 2
+        assert f"match 4 {hashlib.sha256(b'trained again').hexdigest()[:12]}" in after
+
+        player.write_text(f"{PLAYER}# mended\n")
+        mended = go()
+        assert played == [name, name]
+        assert len(mended) == 2
+        assert set(mended) & set(after) == {key for key in after if key.startswith("match")}
 
 
 def test_parts_of_the_defaults_are_taken_off_and_put_on(tmp_path: Path) -> None:

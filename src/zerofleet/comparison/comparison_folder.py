@@ -58,7 +58,10 @@ class FinishedTraining:
     exam: dict[str, ExamAnswers]
     """Answers of the last model by question, such as ``random@100``."""
     played: dict[str, Any] = field(default_factory=dict[str, Any])
-    """Results of whole games by opponent and number of games, such as ``match 100``."""
+    """Results of whole games by opponent and number of games, such as ``GNU Go 20``.
+
+    The key of a match, and of games with a player of your own, ends with the opponent's digest.
+    """
 
     @property
     def cpu_seconds(self) -> float:

@@ -141,9 +141,8 @@ def results_of(
         for question in first[0].exam
         for mine in trainings.values()
     ]
-    key = f"match {request.match}"
     match = [
-        {"run": name, **match_result([each.played[key] for each in mine])}
+        {"run": name, **match_result([_match_scores(each, request.match) for each in mine])}
         for name, mine in trainings.items()
         if mine is not first and request.match
     ]
@@ -184,6 +183,16 @@ def results_of(
             for each in mine
         ],
     }
+
+
+def _match_scores(training: FinishedTraining, games: int) -> Sequence[Sequence[float]]:
+    """Return the scores of the match against the first run's model, ``[pairs][2]``."""
+    [scores] = [
+        scores
+        for key, scores in training.played.items()
+        if key.rpartition(" ")[0] == f"match {games}"
+    ]
+    return scores
 
 
 def _question(
