@@ -1,5 +1,6 @@
 """Comparisons of runs: trainings that repeat, differences by hand, folders that resume."""
 
+import fcntl
 import hashlib
 import io
 import json
@@ -10,7 +11,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import pytest
@@ -571,6 +572,25 @@ def test_two_processes_do_not_share_a_folder(tmp_path: Path) -> None:
         pytest.raises(ConfigError, match="is in use by another `zerofleet compare`"),
         ComparisonFolder(comparison),
     ):
+        pass
+
+
+def test_a_folder_that_another_process_takes_just_before_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other comparison comes and goes after this one has opened the folder."""
+    mine, other = (Comparison.of(request(tmp_path, f"search.c_puct={each}")) for each in (2, 3))
+
+    def late(lock: IO[str], operation: int) -> None:
+        monkeypatch.undo()
+        with ComparisonFolder(other):
+            pass
+        fcntl.flock(lock, operation)
+
+    monkeypatch.setattr(fcntl, "flock", late)
+    with pytest.raises(ConfigError, match="holds another comparison"), ComparisonFolder(mine):
+        pass
+    with ComparisonFolder(other):  # neither locked nor overwritten
         pass
 
 
