@@ -1,5 +1,8 @@
 """Comparisons of runs: trainings that repeat, differences by hand, folders that resume."""
 
+import fcntl
+import hashlib
+import io
 import json
 import math
 import re
@@ -8,7 +11,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import pytest
@@ -184,6 +187,43 @@ def test_a_clear_difference_needs_two_seeds_that_agree() -> None:
     assert paired_difference(disagreeing)["reading"] == "not clear"
 
 
+@pytest.mark.parametrize(
+    ("by_seed", "exam", "match"),
+    [
+        ([0.4], "one seed", "one seed"),
+        # two seeds, m - h and m + h: the error is h, and 12.71 h must not exceed m
+        ([0.36, 0.44], "not clear", "not clear"),  # 12.71 * 0.04 = 0.508
+        ([0.37, 0.43], "more mistakes", "stronger"),  # 12.71 * 0.03 = 0.381
+        # four seeds, two of each: the error is h / sqrt(3), and 3.18 h / sqrt(3) = 1.836 h
+        ([0.18, 0.18, 0.62, 0.62], "not clear", "not clear"),  # 1.836 * 0.22 = 0.404
+        ([0.19, 0.19, 0.61, 0.61], "more mistakes", "stronger"),  # 1.836 * 0.21 = 0.386
+        # twelve seeds, six of each: the error is h / sqrt(11), and 2.23 h / sqrt(11) = 0.672 h
+        ([0.01] * 6 + [0.79] * 6, "more mistakes", "stronger"),  # 0.672 * 0.39 = 0.262
+    ],
+)
+def test_a_clear_reading_over_few_seeds_needs_students_t(
+    by_seed: list[float], exam: str, match: str
+) -> None:
+    """A mean difference of 0.4, or of 0.2 in a match; the error over positions is small."""
+    found = paired_difference(np.repeat(np.array(by_seed)[:, None], 5, axis=1))
+    assert found["difference"] == pytest.approx(0.4)
+    assert found["reading"] == exam
+    won = [round(100 + 100 * each) for each in by_seed]  # of 200 pairs
+    scores = [[(1, 1)] * count + [(0, 0)] * (200 - count) for count in won]
+    found = match_result(scores)
+    assert found["difference"] == pytest.approx(0.2)
+    assert found["reading"] == match
+
+
+def test_a_clear_reading_over_positions_needs_1_96_errors() -> None:
+    """With 3 mistakes more at n positions, the mean is sqrt(3 (n - 1) / (n - 3)) errors."""
+    readings = {
+        count: paired_difference(np.array([[1.0] * 3 + [0.0] * (count - 3)] * 2))["reading"]
+        for count in (10, 11)
+    }
+    assert readings == {10: "more mistakes", 11: "not clear"}  # 1.964 and 1.936 errors
+
+
 def test_the_score_of_a_match_by_hand() -> None:
     found = match_result([[(1, 1), (1, 0)], [(1, 0.5), (0, 0)]])
     assert (found["games"], found["score"]) == (8, pytest.approx(4.5 / 8))
@@ -223,7 +263,7 @@ def test_a_table_says_one_seed_where_there_is_one(tmp_path: Path) -> None:
     other = "search.c_puct=3"
     comparison = Comparison.of(request(tmp_path, other))
     first = made_by_hand("tictactoe", 1, "1100")
-    mine = made_by_hand(other, 1, "1000", **{"match 4": [(1.0, 0.5), (0.5, 0.5)]})
+    mine = made_by_hand(other, 1, "1000", **{"match 4 0123456789ab": [(1.0, 0.5), (0.5, 0.5)]})
     results = results_of(comparison, [[first, mine]])
     texts = [" ".join(row) for row in table_rows(results)]
     assert any("25.00% -25.00 25.00 one seed -25.0 one seed" in text for text in texts)
@@ -362,6 +402,68 @@ def test_all_runs_take_the_first_ones_exam(tmp_path: Path, monkeypatch: pytest.M
     assert set(searches) == {(1.5, 4)}
 
 
+PLAYER = """
+from zerofleet.own_player import OwnPlayer
+
+class First(OwnPlayer):
+    def choose(self, state, actions):
+        return state.legal_actions()[0]
+"""
+
+
+def test_games_against_an_opponent_that_was_replaced_are_played_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A folder with models made by hand; only the games are made up."""
+    played: list[str] = []
+
+    async def pairs(*_: object) -> list[tuple[float, float]]:
+        played.append("match")
+        return [(float(len(played)), 0.0)]
+
+    async def anchors(*_: object, names: list[str], games: int) -> list[dict[str, Any]]:
+        played.append(names[0])
+        return [{"opponent": names[0], "games": games, "wins": len(played), "draws": 0}]
+
+    monkeypatch.setattr(trainings, "play_pairs", pairs)
+    monkeypatch.setattr(trainings, "play_anchors", anchors)
+    monkeypatch.setattr(trainings.Trainings, "_model", lambda *_: None)  # pyright: ignore
+    monkeypatch.syspath_prepend(str(tmp_path))  # pyright: ignore
+    player, name = tmp_path / "player_of_compare.py", "python:player_of_compare:First"
+    player.write_text(PLAYER)
+    other = "search.c_puct=3"
+    comparison = Comparison.of(request(tmp_path, other, anchors=(name,), anchor_games=2))
+    with ComparisonFolder(comparison) as folder:
+
+        def go() -> dict[str, Any]:
+            played.clear()
+            [[_, mine]] = trainings.Trainings(comparison, folder, io.StringIO()).go()
+            return mine.played
+
+        folder.keep(made_by_hand("tictactoe", 1, "10"), b"first")
+        folder.keep(made_by_hand(other, 1, "10", **{"match 4": [(0, 0)]}), b"second")
+        before = go()
+        assert played == [name, "match", name]
+        assert list(before) == [
+            f"match 4 {hashlib.sha256(b'first').hexdigest()[:12]}",
+            f"{name} 2 {hashlib.blake2b(PLAYER.encode(), digest_size=8).hexdigest()}",
+        ]
+        assert list(go()) == list(before)
+        assert not played
+
+        folder.keep(made_by_hand("tictactoe", 1, "10"), b"trained again")
+        after = go()
+        assert played == [name, "match"]  # the first run's own games went with its training
+        assert len(after) == 2
+        assert f"match 4 {hashlib.sha256(b'trained again').hexdigest()[:12]}" in after
+
+        player.write_text(f"{PLAYER}# mended\n")
+        mended = go()
+        assert played == [name, name]
+        assert len(mended) == 2
+        assert set(mended) & set(after) == {key for key in after if key.startswith("match")}
+
+
 def test_parts_of_the_defaults_are_taken_off_and_put_on(tmp_path: Path) -> None:
     learning = {
         f"{section}.{key}"
@@ -470,6 +572,25 @@ def test_two_processes_do_not_share_a_folder(tmp_path: Path) -> None:
         pytest.raises(ConfigError, match="is in use by another `zerofleet compare`"),
         ComparisonFolder(comparison),
     ):
+        pass
+
+
+def test_a_folder_that_another_process_takes_just_before_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other comparison comes and goes after this one has opened the folder."""
+    mine, other = (Comparison.of(request(tmp_path, f"search.c_puct={each}")) for each in (2, 3))
+
+    def late(lock: IO[str], operation: int) -> None:
+        monkeypatch.undo()
+        with ComparisonFolder(other):
+            pass
+        fcntl.flock(lock, operation)
+
+    monkeypatch.setattr(fcntl, "flock", late)
+    with pytest.raises(ConfigError, match="holds another comparison"), ComparisonFolder(mine):
+        pass
+    with ComparisonFolder(other):  # neither locked nor overwritten
         pass
 
 

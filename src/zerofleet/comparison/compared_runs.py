@@ -174,15 +174,22 @@ def _values(run: RunConfig) -> dict[str, Any]:
     return run.model_dump(mode="json", exclude={"name", "seed", "format"})
 
 
+def code_digest(name: str) -> str:
+    """Return the digest of the module of ``python:MODULE:CLASS``; empty if it has no source."""
+    try:
+        found = importlib.util.find_spec(name.split(":")[1])
+    except ImportError:
+        return ""
+    if found is None or found.origin is None:
+        return ""
+    return hashlib.blake2b(Path(found.origin).read_bytes(), digest_size=8).hexdigest()
+
+
 def _code(run: RunConfig) -> Generator[tuple[str, str]]:
     """Yield the digest of each module of your own that a run uses: its game, its network."""
     for name in (run.game.name, run.network.name):
-        if name.startswith("python:"):
-            module = name.split(":")[1]
-            found = importlib.util.find_spec(module)
-            if found is not None and found.origin is not None:
-                content = Path(found.origin).read_bytes()
-                yield module, hashlib.blake2b(content, digest_size=8).hexdigest()
+        if name.startswith("python:") and (digest := code_digest(name)):
+            yield name.split(":")[1], digest
 
 
 def _flat(values: Mapping[str, Any], above: str = "") -> dict[str, Any]:

@@ -58,7 +58,10 @@ class FinishedTraining:
     exam: dict[str, ExamAnswers]
     """Answers of the last model by question, such as ``random@100``."""
     played: dict[str, Any] = field(default_factory=dict[str, Any])
-    """Results of whole games by opponent and number of games, such as ``match 100``."""
+    """Results of whole games by opponent and number of games, such as ``GNU Go 20``.
+
+    The key of a match, and of games with a player of your own, ends with the opponent's digest.
+    """
 
     @property
     def cpu_seconds(self) -> float:
@@ -87,29 +90,36 @@ class ComparisonFolder:
     def __enter__(self) -> Self:
         with self._writing(self.path):
             self.path.mkdir(parents=True, exist_ok=True)
-            known = self._read(_IDENTITY)
-            if known is None and any(self.path.iterdir()) and not (self.path / _LOCK).exists():
+            is_new = not (self.path / _IDENTITY).exists()
+            if is_new and any(self.path.iterdir()) and not (self.path / _LOCK).exists():
                 raise ConfigError(
                     f"{self.path} holds other files: give --output a new folder, or an empty one"
                 )
             self._lock = (self.path / _LOCK).open("w")
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            self._lock.close()
-            raise ConfigError(
-                f"{self.path} is in use by another `zerofleet compare`: wait for it, or give "
-                "another --output"
-            ) from error
+        with contextlib.ExitStack() as refused:
+            refused.callback(self._lock.close)
+            try:
+                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                raise ConfigError(
+                    f"{self.path} is in use by another `zerofleet compare`: wait for it, or give "
+                    "another --output"
+                ) from error
+            self._claim()
+            refused.pop_all()
+        return self
+
+    def _claim(self) -> None:
+        """Check that the locked folder is this comparison's, or make it so."""
+        with self._writing(self.path):
+            known = self._read(_IDENTITY)
         identity = self._comparison.identity()
         if known is not None and (difference := difference_of(known, identity)):
-            self._lock.close()
             raise ConfigError(
                 f"{self.path} holds another comparison ({difference}): give another --output, or "
                 "delete the folder"
             )
         self._write(_IDENTITY, identity)
-        return self
 
     def __exit__(self, *_: object) -> None:
         if self._lock is not None:

@@ -32,7 +32,10 @@ from zerofleet.match.play_match import score_interval
 from zerofleet.verdict import Pair
 
 _WIDTH = 100  # columns of a table in a file; a terminal has its own
-_CLEAR = 2.0  # standard errors
+_CLEAR_OVER_POSITIONS = 1.96  # standard errors: two-sided 95% quantile of the normal distribution
+# Two-sided 95% quantiles of Student's t for 1, 2, ... degrees of freedom (Student, "The probable
+# error of a mean", Biometrika 6, 1908). The last one is for all larger numbers too.
+_CLEAR_OVER_SEEDS = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23)
 _KINDS = {
     "lines": "all lines",
     "random": "random play",
@@ -100,16 +103,21 @@ def match_result(scores: Sequence[Sequence[Sequence[float]]]) -> dict[str, Any]:
 
 
 def _reading(found: dict[str, Any], below: str, above: str) -> str:
-    """Return the reading of a difference: clear if it exceeds two of each of its errors.
+    """Return the reading of a difference: clear if both of its 95% intervals exclude zero.
 
-    All seeds must agree in its sign, and there must be two of them.
+    The interval over seeds is Student's, because its error is from a few seeds. All seeds must
+    agree in the sign, and there must be two of them.
     """
     difference, seeds = found["difference"], found["by_seed"]
     if len(seeds) < 2:
         return "one seed"
-    errors = [found["error_over_positions"] or 0.0, found["error_over_seeds"] or 0.0]
+    over_seeds = _CLEAR_OVER_SEEDS[min(len(seeds) - 1, len(_CLEAR_OVER_SEEDS)) - 1]
+    least = max(
+        _CLEAR_OVER_POSITIONS * (found["error_over_positions"] or 0.0),
+        over_seeds * (found["error_over_seeds"] or 0.0),
+    )
     agree = all(each * difference > 0 for each in seeds)
-    if not agree or abs(difference) < _CLEAR * max(errors):
+    if not agree or abs(difference) < least:
         return "not clear"
     return below if difference < 0 else above
 
@@ -133,9 +141,8 @@ def results_of(
         for question in first[0].exam
         for mine in trainings.values()
     ]
-    key = f"match {request.match}"
     match = [
-        {"run": name, **match_result([each.played[key] for each in mine])}
+        {"run": name, **match_result([_match_scores(each, request.match) for each in mine])}
         for name, mine in trainings.items()
         if mine is not first and request.match
     ]
@@ -176,6 +183,16 @@ def results_of(
             for each in mine
         ],
     }
+
+
+def _match_scores(training: FinishedTraining, games: int) -> Sequence[Sequence[float]]:
+    """Return the scores of the match against the first run's model, ``[pairs][2]``."""
+    [scores] = [
+        scores
+        for key, scores in training.played.items()
+        if key.rpartition(" ")[0] == f"match {games}"
+    ]
+    return scores
 
 
 def _question(

@@ -7,6 +7,7 @@ training is stored when its budget is used up. Exams and games do not count towa
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import itertools
 import math
 import shutil
@@ -17,7 +18,7 @@ from functools import partial
 from typing import Any, TextIO, TypeVar
 
 from zerofleet import games
-from zerofleet.comparison.compared_runs import Comparison, seed_words
+from zerofleet.comparison.compared_runs import Comparison, code_digest, seed_words
 from zerofleet.comparison.comparison_folder import ComparisonFolder, ExamAnswers, FinishedTraining
 from zerofleet.comparison.learning_loop import LearningLoop, LoopModel, PlayFigures
 from zerofleet.comparison.whole_games import (
@@ -275,27 +276,44 @@ class Trainings:
         return f"seed {seed}{number}"
 
     def _play(self, seed: int, trainings: Sequence[FinishedTraining]) -> None:
-        """Play the games of a seed that are not played yet, and keep each result."""
+        """Play the games of a seed that are not played yet, and keep each result.
+
+        The key of a result ends with the digest of the opponent, if the opponent can change: the
+        first run's model, or a player of your own. A result against an old opponent is forgotten.
+        """
         request, first = self._comparison.request, trainings[0]
         run = _seeded(self._comparison.first, seed)
+        digests = {name: code_digest(name) for name in request.anchors if _is_own(name)}
+        if request.match and len(trainings) > 1:
+            digests["match"] = hashlib.sha256(self._folder.model(first)).hexdigest()[:12]
         for training in trainings:
-            wanted: dict[str, Callable[[], Coroutine[Any, Any, Any]]] = {}
+            wanted: dict[tuple[str, int], Callable[[], Coroutine[Any, Any, Any]]] = {}
             if request.match and training is not first:
-                wanted[f"match {request.match}"] = partial(self._match, run, training, first)
+                wanted["match", request.match] = partial(self._match, run, training, first)
             for kind, number, play in (
                 ("perfect play", request.perfect_play, play_perfect),
                 ("GNU Go", request.gnugo, play_gnugo),
             ):
                 if number:
-                    wanted[f"{kind} {number}"] = partial(self._alone, run, training, play, number)
+                    wanted[kind, number] = partial(self._alone, run, training, play, number)
             for name in request.anchors:
                 play = partial(play_anchors, names=[name])
                 number = request.anchor_games
-                wanted[f"{name} {number}"] = partial(self._alone, run, training, play, number)
-            for key, play in wanted.items():
+                wanted[name, number] = partial(self._alone, run, training, play, number)
+            for (opponent, number), play in wanted.items():
+                words, digest = f"{opponent} {number}", digests.get(opponent, "")
+                key = f"{words} {digest}" if digest else words
                 if key not in training.played:
-                    self._progress.say(f"{self._heading(seed)}: {training.run} plays: {key} games")
-                    training.played[key] = asyncio.run(play())
+                    say = self._progress.say
+                    say(f"{self._heading(seed)}: {training.run} plays: {words} games")
+                    result = asyncio.run(play())
+                    if digest:
+                        training.played = {
+                            old: kept
+                            for old, kept in training.played.items()
+                            if old != words and old.rpartition(" ")[0] != words
+                        }
+                    training.played[key] = result
                     self._folder.keep(training)
 
     async def _match(
@@ -389,6 +407,10 @@ def _own_fault(learner: _Learner, work: Callable[[], _Result]) -> _Result:
             f"{learner.name}: {' or '.join(own)} fails at step {learner.loop.learner.step}: "
             f"{type(error).__name__}: {error}"
         ) from error
+
+
+def _is_own(anchor: str) -> bool:
+    return anchor.startswith("python:")
 
 
 def _seeded(run: RunConfig, seed: int) -> RunConfig:
