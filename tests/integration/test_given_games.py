@@ -20,8 +20,10 @@ from zerofleet.cli import app
 from zerofleet.config import RunConfig, load_run
 from zerofleet.database import Database, Submission
 from zerofleet.database import origins as module
-from zerofleet.games import spec
+from zerofleet.database.played_games import PlayedGame, PlayedGames, record_format
+from zerofleet.games import sgf, spec
 from zerofleet.games.notation import parse_actions
+from zerofleet.games.pgn_text import read_pgn
 from zerofleet.learning.learner import Learner
 from zerofleet.learning.overfit import OverfitWatch
 from zerofleet.learning.window import TrainBucket, Training, Window
@@ -500,6 +502,34 @@ def test_pgn_with_agreed_and_resigned_games(
     assert value == 1.0  # Black is to move, and wins
 
 
+def exported(database: Database, url: str) -> list[tuple[int, str]]:
+    """Stored results of the run's games, with the text that an export writes of each."""
+    rows = database._rows("SELECT game_uid FROM games WHERE run = 'new'")
+    found: list[tuple[int, str]] = []
+    with PlayedGames(url) as pool:
+        games = pool.played_games("new", [row.game_uid for row in rows])
+    for played in games:
+        assert isinstance(played, PlayedGame)
+        form = record_format(played.game)
+        assert form is not None
+        found.append((played.result, form.text_of("new", played)))
+    return found
+
+
+def test_exported_pgn_has_the_results_of_the_imported_games(
+    database: Database, database_url: str, tmp_path: Path
+) -> None:
+    path = write_run(tmp_path, "chess")
+    file = tmp_path / "games.pgn"
+    file.write_text(PGN)
+    assert import_files(database_url, path, file)[0] == 0
+    games = exported(database, database_url)
+    assert sorted(result for result, _ in games) == [-1, 0, 1]
+    for result, text in games:
+        [again] = read_pgn(text, "chess")
+        assert again.result == result
+
+
 def test_bad_games_of_pgn_are_refused_or_skipped(
     database: Database, database_url: str, tmp_path: Path
 ) -> None:
@@ -551,6 +581,9 @@ def test_sgf_with_handicap_and_the_results_of_people(
     # The next player lost the first game, and won the second and, as Black, the third.
     assert [value for moves, _, value in samples if moves == "40"] == [-1.0, 1.0, 1.0]
     assert sorted(value for moves, _, value in samples if not moves) == [-1.0, -1.0, 1.0]
+    written = exported(database, database_url)
+    assert [sgf.read(text, GO9).result for _, text in written] == [result for result, _ in written]
+    assert sorted(result for result, _ in written) == [-1, 1, 1]
 
 
 @pytest.mark.parametrize(
