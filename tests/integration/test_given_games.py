@@ -20,7 +20,10 @@ from zerofleet.cli import app
 from zerofleet.config import RunConfig, load_run
 from zerofleet.database import Database, Submission
 from zerofleet.database import origins as module
+from zerofleet.database.database import FencedRole
+from zerofleet.database.origins import CopyState
 from zerofleet.database.played_games import PlayedGame, PlayedGames, record_format
+from zerofleet.errors import ConfigError
 from zerofleet.games import sgf, spec
 from zerofleet.games.notation import parse_actions
 from zerofleet.games.pgn_text import read_pgn
@@ -336,6 +339,70 @@ def test_the_trainer_waits_until_all_games_are_there(
         status, said = fork(database_url, new_toml, "--retrain")
         assert status == 0, said
         wait(lambda: len(database.models("new")) > 1)
+
+
+def begin(database: Database, run: RunConfig) -> CopyState:
+    return database.begin_origin(
+        run.name,
+        "import",
+        source="games.pgn",
+        place="here",
+        source_id="files",
+        retrain=False,
+        chosen=4,
+    )
+
+
+def test_no_games_are_given_to_a_run_whose_trainer_has_started(
+    database: Database, database_url: str, new_toml: Path
+) -> None:
+    fill(database)
+    run = load_run(new_toml)
+    database.register_run(run)
+    database.acquire_fence(run.name, "trainer")
+    message = "a trainer of the run 'new' has already started"
+    with pytest.raises(ConfigError, match=message):
+        begin(database, run)
+    status, said = fork(database_url, new_toml)
+    assert status == 2
+    assert message in said
+    assert "give the new run another name" in said
+    assert database.origin(run.name) is None
+
+
+def test_a_copy_that_began_before_the_trainer_goes_on(database: Database, new_toml: Path) -> None:
+    run = load_run(new_toml)
+    database.register_run(run)
+    database.acquire_fence(run.name, "evaluator")  # of no matter
+    state = begin(database, run)
+    database.acquire_fence(run.name, "trainer")
+    assert begin(database, run) == state
+
+
+def test_a_trainer_sees_a_copy_that_begins_just_before_its_fence(
+    database: Database,
+    database_url: str,
+    new_toml: Path,
+    train: Train,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    run = load_run(new_toml)
+    database.register_run(run)
+    acquire = Database.acquire_fence
+
+    def begin_first(self: Database, name: str, role: FencedRole, *, above: int = 0) -> int:
+        begin(database, run)
+        return acquire(self, name, role, above=above)
+
+    monkeypatch.setattr(Database, "acquire_fence", begin_first)
+    fenced = "SELECT FROM fences WHERE run = 'new' AND role = 'trainer'"
+    with train(run) as running:
+        wait(lambda: database._rows(fenced))
+        time.sleep(1.0)  # it must not begin
+        assert not running.done()
+        assert database.models("new") == []
+        database.finish_origin("new")
+        wait(lambda: database.models("new"))
 
 
 def wait(condition: Callable[[], object]) -> None:
