@@ -449,9 +449,39 @@ def test_a_run_that_waits_to_be_started_keeps_its_searches(
 ) -> None:
     fill(database)
     fork(database_url, new_toml)
+    assert keeps_everything(database) == (True, True)  # on its first day
+    age(database)
+    assert keeps_everything(database) == (True, False)
+
+
+def test_a_copy_that_is_not_finished_keeps_searches_for_a_day(
+    database: Database, database_url: str, new_toml: Path
+) -> None:
+    fill(database)
+    fork(database_url, new_toml)
+    age(database)
+    database._run("UPDATE origins SET finished_at = NULL")
+    assert keeps_everything(database) == (True, False)
+    database._run("UPDATE origins SET began_at = now() - interval '25 hours'")
+    assert keeps_everything(database) == (False, False)
+    database.acquire_fence("new", "trainer")
+    assert keeps_everything(database) == (True, True)
+
+
+def age(database: Database) -> None:
     database._run("UPDATE runs SET created_at = now() - interval '9 days'")
-    [row] = database._rows("SELECT positions_needed() AS since")
-    assert str(row.since) == "-infinity" or row.since is None or row.since.year < 1000
+
+
+def keeps_everything(database: Database) -> tuple[bool, bool]:
+    """Whether all searches are needed: usually, and at the disk limit. The other run needs none."""
+    epoch = database.acquire_fence("test", "trainer")
+    database._run("DELETE FROM position_needs")
+    database._run(f"INSERT INTO position_needs VALUES ('test', 'infinity', {epoch})")
+    [row] = database._rows(
+        "SELECT positions_needed() = '-infinity' AS usual, "
+        "positions_needed(true) = '-infinity' AS at_limit"
+    )
+    return row.usual, row.at_limit
 
 
 def imported(database: Database, run: RunConfig) -> list[tuple[str, list[float], float]]:
