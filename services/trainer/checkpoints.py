@@ -420,9 +420,11 @@ def take_over(run: RunConfig, stores: TrainerStores, team: Team) -> Resumed:
     database, ask = stores.database, stores.ask
     ask(lambda: database.wait_ready(0))
     ask(lambda: database.register_run(run))
-    origin = ask(lambda: database.whole_origin(run.name), "the rest of the given games")
+    ask(lambda: database.whole_origin(run.name), "the rest of the given games")
     above = stores.checkpoints.newest_epoch()
     epoch = ask(lambda: database.acquire_fence(run.name, "trainer", above=above))
+    # A fork or an import may have begun just before the fence; none begins after it.
+    origin = ask(lambda: database.whole_origin(run.name), "the rest of the given games")
     published = ask(lambda: database.models(run.name))
     checkpoints = Checkpoints(run, stores.checkpoints, training, epoch)
     published_step = max((row.step for row in published), default=None)

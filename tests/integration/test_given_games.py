@@ -20,8 +20,13 @@ from zerofleet.cli import app
 from zerofleet.config import RunConfig, load_run
 from zerofleet.database import Database, Submission
 from zerofleet.database import origins as module
-from zerofleet.games import spec
+from zerofleet.database.database import FencedRole
+from zerofleet.database.origins import CopyState
+from zerofleet.database.played_games import PlayedGame, PlayedGames, record_format
+from zerofleet.errors import ConfigError
+from zerofleet.games import sgf, spec
 from zerofleet.games.notation import parse_actions
+from zerofleet.games.pgn_text import read_pgn
 from zerofleet.learning.learner import Learner
 from zerofleet.learning.overfit import OverfitWatch
 from zerofleet.learning.window import TrainBucket, Training, Window
@@ -336,6 +341,70 @@ def test_the_trainer_waits_until_all_games_are_there(
         wait(lambda: len(database.models("new")) > 1)
 
 
+def begin(database: Database, run: RunConfig) -> CopyState:
+    return database.begin_origin(
+        run.name,
+        "import",
+        source="games.pgn",
+        place="here",
+        source_id="files",
+        retrain=False,
+        chosen=4,
+    )
+
+
+def test_no_games_are_given_to_a_run_whose_trainer_has_started(
+    database: Database, database_url: str, new_toml: Path
+) -> None:
+    fill(database)
+    run = load_run(new_toml)
+    database.register_run(run)
+    database.acquire_fence(run.name, "trainer")
+    message = "a trainer of the run 'new' has already started"
+    with pytest.raises(ConfigError, match=message):
+        begin(database, run)
+    status, said = fork(database_url, new_toml)
+    assert status == 2
+    assert message in said
+    assert "give the new run another name" in said
+    assert database.origin(run.name) is None
+
+
+def test_a_copy_that_began_before_the_trainer_goes_on(database: Database, new_toml: Path) -> None:
+    run = load_run(new_toml)
+    database.register_run(run)
+    database.acquire_fence(run.name, "evaluator")  # of no matter
+    state = begin(database, run)
+    database.acquire_fence(run.name, "trainer")
+    assert begin(database, run) == state
+
+
+def test_a_trainer_sees_a_copy_that_begins_just_before_its_fence(
+    database: Database,
+    database_url: str,
+    new_toml: Path,
+    train: Train,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    run = load_run(new_toml)
+    database.register_run(run)
+    acquire = Database.acquire_fence
+
+    def begin_first(self: Database, name: str, role: FencedRole, *, above: int = 0) -> int:
+        begin(database, run)
+        return acquire(self, name, role, above=above)
+
+    monkeypatch.setattr(Database, "acquire_fence", begin_first)
+    fenced = "SELECT FROM fences WHERE run = 'new' AND role = 'trainer'"
+    with train(run) as running:
+        wait(lambda: database._rows(fenced))
+        time.sleep(1.0)  # it must not begin
+        assert not running.done()
+        assert database.models("new") == []
+        database.finish_origin("new")
+        wait(lambda: database.models("new"))
+
+
 def wait(condition: Callable[[], object]) -> None:
     deadline = time.monotonic() + DEADLINE
     while not condition():
@@ -380,9 +449,39 @@ def test_a_run_that_waits_to_be_started_keeps_its_searches(
 ) -> None:
     fill(database)
     fork(database_url, new_toml)
+    assert keeps_everything(database) == (True, True)  # on its first day
+    age(database)
+    assert keeps_everything(database) == (True, False)
+
+
+def test_a_copy_that_is_not_finished_keeps_searches_for_a_day(
+    database: Database, database_url: str, new_toml: Path
+) -> None:
+    fill(database)
+    fork(database_url, new_toml)
+    age(database)
+    database._run("UPDATE origins SET finished_at = NULL")
+    assert keeps_everything(database) == (True, False)
+    database._run("UPDATE origins SET began_at = now() - interval '25 hours'")
+    assert keeps_everything(database) == (False, False)
+    database.acquire_fence("new", "trainer")
+    assert keeps_everything(database) == (True, True)
+
+
+def age(database: Database) -> None:
     database._run("UPDATE runs SET created_at = now() - interval '9 days'")
-    [row] = database._rows("SELECT positions_needed() AS since")
-    assert str(row.since) == "-infinity" or row.since is None or row.since.year < 1000
+
+
+def keeps_everything(database: Database) -> tuple[bool, bool]:
+    """Whether all searches are needed: usually, and at the disk limit. The other run needs none."""
+    epoch = database.acquire_fence("test", "trainer")
+    database._run("DELETE FROM position_needs")
+    database._run(f"INSERT INTO position_needs VALUES ('test', 'infinity', {epoch})")
+    [row] = database._rows(
+        "SELECT positions_needed() = '-infinity' AS usual, "
+        "positions_needed(true) = '-infinity' AS at_limit"
+    )
+    return row.usual, row.at_limit
 
 
 def imported(database: Database, run: RunConfig) -> list[tuple[str, list[float], float]]:
@@ -500,6 +599,34 @@ def test_pgn_with_agreed_and_resigned_games(
     assert value == 1.0  # Black is to move, and wins
 
 
+def exported(database: Database, url: str) -> list[tuple[int, str]]:
+    """Stored results of the run's games, with the text that an export writes of each."""
+    rows = database._rows("SELECT game_uid FROM games WHERE run = 'new'")
+    found: list[tuple[int, str]] = []
+    with PlayedGames(url) as pool:
+        games = pool.played_games("new", [row.game_uid for row in rows])
+    for played in games:
+        assert isinstance(played, PlayedGame)
+        form = record_format(played.game)
+        assert form is not None
+        found.append((played.result, form.text_of("new", played)))
+    return found
+
+
+def test_exported_pgn_has_the_results_of_the_imported_games(
+    database: Database, database_url: str, tmp_path: Path
+) -> None:
+    path = write_run(tmp_path, "chess")
+    file = tmp_path / "games.pgn"
+    file.write_text(PGN)
+    assert import_files(database_url, path, file)[0] == 0
+    games = exported(database, database_url)
+    assert sorted(result for result, _ in games) == [-1, 0, 1]
+    for result, text in games:
+        [again] = read_pgn(text, "chess")
+        assert again.result == result
+
+
 def test_bad_games_of_pgn_are_refused_or_skipped(
     database: Database, database_url: str, tmp_path: Path
 ) -> None:
@@ -551,6 +678,9 @@ def test_sgf_with_handicap_and_the_results_of_people(
     # The next player lost the first game, and won the second and, as Black, the third.
     assert [value for moves, _, value in samples if moves == "40"] == [-1.0, 1.0, 1.0]
     assert sorted(value for moves, _, value in samples if not moves) == [-1.0, -1.0, 1.0]
+    written = exported(database, database_url)
+    assert [sgf.read(text, GO9).result for _, text in written] == [result for result, _ in written]
+    assert sorted(result for result, _ in written) == [-1, 1, 1]
 
 
 @pytest.mark.parametrize(

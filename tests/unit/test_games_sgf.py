@@ -90,6 +90,16 @@ def test_a_draw_is_written_as_one() -> None:
     assert "RE[0]" in sgf.write(sgf.SgfGame(game, [25, 25]))
 
 
+@pytest.mark.parametrize(("result", "written"), [(1, "RE[B+]"), (-1, "RE[W+]"), (0, "RE[0]")])
+@pytest.mark.parametrize("actions", [[6], [6, 25, 25]])  # by the rules, Black wins the second one
+def test_an_adjudicated_game_keeps_its_result(
+    actions: list[int], result: int, written: str
+) -> None:
+    text = sgf.write(sgf.SgfGame(GO, actions, result=result))
+    assert written in text
+    assert sgf.read(text, GO).result == result
+
+
 def test_what_is_known_of_a_game_is_written() -> None:
     text = sgf.write(
         sgf.SgfGame(GO, [6, 25], black="run 3", white="run ]2", resigned=True, root={"GN": "x"})

@@ -114,6 +114,13 @@ def test_a_written_game() -> None:
         write_pgn(PgnGame("othello", ()))
 
 
+@pytest.mark.parametrize(("result", "word"), [(1, "1-0"), (-1, "0-1"), (0, "1/2-1/2")])
+def test_an_adjudicated_game_keeps_its_result(result: int, word: str) -> None:
+    text = write_pgn(PgnGame(CHESS, [State(CHESS).string_to_action("e2e4")], result=result))
+    assert f'[Result "{word}"]' in text
+    assert only(text).result == result
+
+
 @given(data=st.data(), game=st.sampled_from([CHESS, CHESS960]))
 def test_what_was_written_is_read(data: st.DataObject, game: str) -> None:
     state = State(game)

@@ -303,7 +303,8 @@ class GivenGames(Origins):
             chosen: games of the files.
 
         Raises:
-            ConfigError: the run has begun already, or with another source.
+            ConfigError: the run has begun already, a trainer of it has started, or it begins with
+                another source.
         """
         with self._transaction() as connection:
             run_row = text("SELECT FROM runs WHERE name = :run FOR UPDATE")
@@ -319,6 +320,14 @@ class GivenGames(Origins):
                     raise ConfigError(
                         f"the run '{run}' has begun already, with {row.games:,} games and "
                         f"{row.models:,} models of its own: give the new run another name"
+                    )
+                # The lock of the run's row makes a trainer's first fence wait. So the trainer sees
+                # this origin after its fence, or this sees the fence.
+                started = text("SELECT FROM fences WHERE run = :run AND role = 'trainer'")
+                if connection.execute(started, {"run": run}).one_or_none() is not None:
+                    raise ConfigError(
+                        f"a trainer of the run '{run}' has already started, without these games: "
+                        "give the new run another name"
                     )
                 values: dict[str, Any] = {
                     "run": run,

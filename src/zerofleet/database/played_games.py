@@ -71,7 +71,7 @@ class PlayedGame:
     first_model: int
     second_model: int | None
     result: int  # +1 the first player won, -1 the second, 0 a draw
-    reason: str  # how it ended: "rules" or "resign"
+    reason: str  # how it ended: "rules", "resign" or "adjudicated"
     finished_at: datetime
     moves: str  # in the game's notation
     start: str  # start position; empty: the usual one
@@ -211,6 +211,7 @@ def sgf_of_game(run: str, played: PlayedGame) -> str:
                 "EV": f"{run}, {played.kind}",
                 "GN": str(played.game_uid),
             },
+            result=_adjudicated(played),
         )
     )
 
@@ -240,6 +241,7 @@ def pgn_of_game(run: str, played: PlayedGame) -> str:
             },
             resigned=played.reason == "resign",
             values=_values(played),
+            result=_adjudicated(played),
         )
     )
 
@@ -253,6 +255,11 @@ def actions_of(played: PlayedGame) -> list[int]:
     if played.plies:
         return [ply.action for ply in played.plies]
     return parse_actions(played.game, played.moves, played.start)
+
+
+def _adjudicated(played: PlayedGame) -> int | None:
+    """Return the result that the file of a given game named; None: the rules decided."""
+    return played.result if played.reason == "adjudicated" else None
 
 
 def _player(run: str, player: str | None, model: int | None) -> str:

@@ -43,9 +43,10 @@ class PgnGame:
         actions: from the start position.
         start: start position as FEN; empty: the usual one.
         tags: values by name, such as ``White``; ``FEN``, ``SetUp``, ``Variant`` and ``Result``
-            follow from the game.
+            follow from the other fields.
         resigned: the player to move after the last action resigned.
         values: before each ply, for White, in [-1, 1]; None where unknown.
+        result: +1 White won, -1 Black, 0 a draw; None: as the rules say.
     """
 
     game: str
@@ -54,6 +55,7 @@ class PgnGame:
     tags: Mapping[str, str] = field(default_factory=dict[str, str])
     resigned: bool = False
     values: Sequence[float | None] = ()
+    result: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,6 +275,8 @@ class _PgnText:
 def _result_text(played: PgnGame, end: State) -> str:
     if played.resigned:
         return _RESULT_TEXTS[-1 if end.to_play == 0 else 1]
+    if played.result is not None:
+        return _RESULT_TEXTS[played.result]
     return _RESULT_TEXTS[end.result] if end.is_terminal else "*"
 
 

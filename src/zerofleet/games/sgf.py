@@ -94,6 +94,7 @@ class SgfGame:
     comments: Sequence[str] = ()  # comments of the first plies
     values: Sequence[float | None] = ()  # before each ply, for the first player, in [-1, 1]
     root: dict[str, str] = field(default_factory=dict[str, str])  # further properties
+    result: int | None = None  # +1 Black won, -1 White, 0 a draw; None: as the rules say
 
 
 def require_sgf(game: str) -> None:
@@ -218,14 +219,16 @@ def _set_up(played: SgfGame, size: int) -> Node:
 
 
 def _result(played: SgfGame, end: State) -> str:
-    """Return RE: with the margin for Go; empty for an unfinished game."""
+    """Return RE: with the margin for Go, if the rules say it; empty for an unfinished game."""
     if played.resigned:
         return f"{_COLOURS[1 - end.to_play]}+R"
-    if not end.is_terminal:
-        return ""
-    if is_go(played.game):
-        return go_score(end)
-    return {1: "B+", -1: "W+"}.get(end.result, "0")
+    if played.result is None:
+        if not end.is_terminal:
+            return ""
+        if is_go(played.game):
+            return go_score(end)
+    result = end.result if played.result is None else played.result
+    return {1: "B+", -1: "W+"}.get(result, "0")
 
 
 def _described(root: Node) -> str:

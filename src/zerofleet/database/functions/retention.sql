@@ -263,7 +263,8 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = public, pg_temp
 BEGIN ATOMIC
     -- New rows are kept whatever the runs need, because they may not have read them yet. A run that
     -- has games but, after a day, still no trainer is ignored: otherwise it would keep everything of
-    -- the others forever. A run with given games is not, because somebody prepared it on purpose.
+    -- the others forever. A run with all its given games waits on purpose, so it counts until the
+    -- disk limit is reached. A copy or an import that is not finished counts for a day.
     SELECT least(
         coalesce(min(coalesce(
             greatest(CASE WHEN in_at_limit THEN n.limit_since END, n.since), '-infinity'
@@ -275,13 +276,17 @@ BEGIN ATOMIC
         EXISTS (SELECT FROM games AS g WHERE g.run = r.name) AND (
             r.created_at > now() - interval '1 day'
             OR EXISTS (SELECT FROM fences AS f WHERE f.run = r.name AND f.role = 'trainer')
-            OR EXISTS (SELECT FROM origins AS o WHERE o.run = r.name)
+            OR (NOT in_at_limit AND EXISTS (
+                SELECT FROM origins AS o WHERE o.run = r.name
+                    AND (o.finished_at IS NOT NULL OR o.began_at > now() - interval '1 day')
+            ))
         )
     );
 END;
 COMMENT ON FUNCTION positions_needed IS
     'Searches of games that began and were stored before this are needed by no run of the database. '
-    'in_at_limit: the disk limit is reached, so runs that have one need only what they train on.';
+    'in_at_limit: the disk limit is reached, so runs that have one need only what they train on, and '
+    'given games do not wait for a first trainer.';
 
 
 CREATE FUNCTION drop_partition(in_at_limit boolean DEFAULT false)

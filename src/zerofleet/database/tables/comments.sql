@@ -205,7 +205,7 @@ COMMENT ON TABLE partition_tries IS
 COMMENT ON TABLE position_needs IS
     'Which searches each run still needs, as its trainer last reported. A partition is dropped when no '
     'run that has games needs any of it. A run without a row needs everything once it has had a '
-    'trainer, and on its first day.';
+    'trainer, on its first day, and with given games until the disk limit is reached.';
 COMMENT ON COLUMN position_needs.since IS
     'Searches of games that began and were stored before this time may be dropped; -infinity: none '
     'may, infinity: all may.';
