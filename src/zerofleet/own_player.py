@@ -95,7 +95,7 @@ def _choice(player: OwnPlayer, start: str, actions: list[int]) -> dict[str, Any]
         access = f"choose(state, {shortened(str(actions))})"
         return {"error": _failure(type(player), access, error)}
     try:
-        action = operator.index(found)  # pyright: ignore[reportArgumentType]
+        action = operator.index(found)
         if abs(action) <= _LARGEST_ACTION:
             return {"action": action}
     except Exception:
