@@ -19,7 +19,7 @@ TABLES = EVERYBODY | {
     *("games", "positions", "unfinished_games", "unreadable_games", "refused_games"),
     *("matches", "match_games", "exams", "ratings"),
     *("fences", "train_metrics", "train_events", "trainer_progress", "resign_thresholds"),
-    "restarts",
+    *("origins", "restarts"),
     *("position_partitions", "position_needs", "partition_tries"),
 }
 VIEWS = {
@@ -35,7 +35,7 @@ MAY_READ = {
     "trainer": EVERYBODY
     | {"games", "positions", "unreadable_games", "position_needs", "position_partitions"}
     | {"train_metrics", "train_events", "trainer_progress", "resign_thresholds", "recent_play"}
-    | {"restarts"}
+    | {"origins", "restarts"}
     | {"training_warnings", "rejected_games"},
     "evaluator": EVERYBODY
     | {"games", "matches", "match_games", "rated_games", "exams", "ratings", "fences"},
