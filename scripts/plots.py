@@ -402,30 +402,6 @@ def throughput() -> Drawing:
     return plot.drawing
 
 
-def search_latency() -> Drawing:
-    """Draw how long a search over gRPC takes."""
-    rows = rows_of("search-latency")
-    names = [
-        f"{row['network']}, {int(row['simulations']):,} simulations, {row['clients']} "
-        f"{'client' if row['clients'] == '1' else 'clients'}"
-        for row in rows
-    ]
-    plot = RowPlot(
-        Drawing(
-            "How long a search takes",
-            "From the request over gRPC to the answer, on two CPU cores; bar: median, dot: 95%",
-        ),
-        Axis("milliseconds", 1, 10_000, (1, 10, 100, 1_000, 10_000), log=True),
-        names,
-        left=300,
-    )
-    for number, row in enumerate(rows):
-        plot.name(number)
-        plot.bar(number, 1, float(row["p50_ms"]), "blue" if row["clients"] == "1" else "green")
-        plot.drawing.dot(*plot.at(float(row["p95_ms"]), number), "orange", 4)
-    return plot.drawing
-
-
 def cpu_time() -> Drawing:
     """Draw the share of each service in the CPU time."""
     rows = rows_of("cpu-time")
@@ -556,7 +532,6 @@ PLOTS: dict[str, Callable[[], Drawing]] = {
     "peers": peers,
     "settings": settings,
     "throughput": throughput,
-    "search-latency": search_latency,
     "cpu-time": cpu_time,
     "autoscaling": autoscaling,
     "settle-time": settle_time,
