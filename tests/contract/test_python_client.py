@@ -75,7 +75,7 @@ async def test_both_players_ask_the_same(over_wire: Any) -> None:
 def test_blocking_clients_have_the_signatures_and_the_documentation_of_the_others() -> None:
     for blocking, awaited, names in (
         (Player, AsyncPlayer, ("__init__", "describe", "predict", "search", "analyze", "play")),
-        (Model, AsyncModel, ("__init__", "ready", "predict")),
+        (Model, AsyncModel, ("__init__", "ready", "server_ready", "predict")),
     ):
         for name in names:
             method, original = getattr(blocking, name), getattr(awaited, name)
