@@ -1,13 +1,11 @@
 """Restarts from games in Postgres, by the trainer's window, to a worker that begins there."""
 
-import asyncio
-import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from tests.support.playing_workers import at_play
 from tests.support.predictors import HashPredictor
 from zerofleet.config import RunConfig, run_from_values
 from zerofleet.database import Database
@@ -23,7 +21,6 @@ from zerofleet.services.selfplay.worker import Worker
 from zerofleet.services.trainer.trainer import RestartWriter
 
 pytestmark = pytest.mark.slow
-DEADLINE = 120.0
 GAMES = 200
 
 
@@ -39,29 +36,9 @@ def a_run(share: float) -> RunConfig:
     })  # fmt: skip
 
 
-@contextlib.asynccontextmanager
-async def at_play(
-    run: RunConfig, name: str, database: Database, heartbeats: Heartbeats
-) -> AsyncIterator[Callable[[Callable[[Worker], bool]], Awaitable[None]]]:
-    """A worker at play; what is given waits for a condition of it."""
+def a_worker(run: RunConfig, name: str, database: Database, heartbeats: Heartbeats) -> Worker:
     settings = SelfplaySettings(run_file=Path("run.toml"), worker=name, selfplay_seed=1)
-    worker = Worker(run, settings, database, heartbeats, HashPredictor("tic_tac_toe"))
-    stop = asyncio.Event()
-    task = asyncio.create_task(worker.run(stop))
-
-    async def until(condition: Callable[[Worker], bool]) -> None:
-        async with asyncio.timeout(DEADLINE):
-            while not condition(worker):
-                assert not task.done(), task.result()
-                await asyncio.sleep(0.01)
-
-    try:
-        yield until
-        stop.set()
-        await task
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+    return Worker(run, settings, database, heartbeats, HashPredictor("tic_tac_toe"))
 
 
 def read_window(run: RunConfig, database: Database) -> Window:
@@ -103,8 +80,9 @@ async def test_games_begin_where_the_player_was_most_wrong(
 ) -> None:
     run, heartbeats = a_run(1.0), Heartbeats(valkey_url, "test")
     database.register_run(run)
-    async with at_play(run, "before", database, heartbeats) as until:
-        await until(lambda worker: worker.writer.answers["stored"] >= GAMES)
+    worker = a_worker(run, "before", database, heartbeats)
+    async with at_play(worker) as until:
+        await until(lambda: worker.writer.answers["stored"] >= GAMES)
     window = read_window(run, database)
     assert window.restarts is not None
     found = window.restarts.restarts()
@@ -120,8 +98,9 @@ async def test_games_begin_where_the_player_was_most_wrong(
     assert_view_agrees(database)
     [before] = database._rows("SELECT count(*) AS games FROM games")
 
-    async with at_play(run, "after", database, heartbeats) as until:
-        await until(lambda worker: worker.writer.answers["stored"] >= GAMES)
+    worker = a_worker(run, "after", database, heartbeats)
+    async with at_play(worker) as until:
+        await until(lambda: worker.writer.answers["stored"] >= GAMES)
     new = database._rows(
         "SELECT g.plays_on, array_agg(p.action ORDER BY p.ply) AS actions, "
         "array_agg(p.simulations ORDER BY p.ply) AS simulations "
@@ -149,8 +128,9 @@ async def test_a_run_without_restarts_reads_and_writes_none(
 ) -> None:
     run = a_run(0.0)
     database.register_run(run)
-    async with at_play(run, "one", database, Heartbeats(valkey_url, "test")) as until:
-        await until(lambda worker: worker.writer.answers["stored"] >= 20)
+    worker = a_worker(run, "one", database, Heartbeats(valkey_url, "test"))
+    async with at_play(worker) as until:
+        await until(lambda: worker.writer.answers["stored"] >= 20)
     window = read_window(run, database)
     epoch = database.acquire_fence("test", "trainer")
     assert window.restarts is None
@@ -163,5 +143,6 @@ async def test_restarts_of_other_rules_are_passed_over(database: Database, valke
     database.register_run(run)
     epoch = database.acquire_fence("test", "trainer")
     database.store_restarts("test", [([0, 0], 1.0)], epoch)
-    async with at_play(run, "one", database, Heartbeats(valkey_url, "test")) as until:
-        await until(lambda worker: worker.writer.answers["stored"] >= 20)
+    worker = a_worker(run, "one", database, Heartbeats(valkey_url, "test"))
+    async with at_play(worker) as until:
+        await until(lambda: worker.writer.answers["stored"] >= 20)

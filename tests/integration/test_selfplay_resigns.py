@@ -1,42 +1,17 @@
 """A worker whose players resign: its games are stored as such, and replay."""
 
-import asyncio
-import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 import pytest
 from zerofleet_core import ReplayBuffer
 
+from tests.support.playing_workers import at_play
 from tests.support.predictors import HashPredictor
 from zerofleet.config import ResignSection, run_from_values
 from zerofleet.database import Database
 from zerofleet.fleet.heartbeat import Heartbeats
 from zerofleet.services.selfplay.settings import SelfplaySettings
 from zerofleet.services.selfplay.worker import Worker
-
-DEADLINE = 120.0
-
-
-@contextlib.asynccontextmanager
-async def at_play(worker: Worker) -> AsyncIterator[Callable[[Callable[[], bool]], Awaitable[None]]]:
-    """A worker at play; what is given waits for a condition while it lives."""
-    stop = asyncio.Event()
-    task = asyncio.create_task(worker.run(stop))
-
-    async def until(condition: Callable[[], bool]) -> None:
-        async with asyncio.timeout(DEADLINE):
-            while not condition():
-                assert not task.done(), task.result()
-                await asyncio.sleep(0.01)
-
-    try:
-        yield until
-        stop.set()
-        await task
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
 
 
 async def test_resigned_games_are_stored_and_replay(

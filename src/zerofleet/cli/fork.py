@@ -194,17 +194,7 @@ def _require_replay(other: _Source, run: RunConfig, window: SourceWindow) -> Non
     reasons: list[str] = []
     for game in found:
         try:
-            buffer.add(
-                game.action,
-                game.result,
-                game.full_search,
-                game.offsets,
-                game.legal_actions,
-                game.policy_weights,
-                resigned=game.resigned,
-                start=game.start,
-                adjudicated=game.adjudicated,
-            )
+            game.add_to(buffer)
         except ValueError as error:
             reasons.append(f"game {game.game_uid}: {error}")
     if reasons and len(reasons) == len(found):

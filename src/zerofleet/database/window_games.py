@@ -12,6 +12,7 @@ from uuid import UUID
 import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import Row, TextClause, text
+from zerofleet_core import ReplayBuffer
 
 from zerofleet.database.binary_columns import (
     KEEP_ROWS,
@@ -140,6 +141,25 @@ class StoredGame:
     def adjudicated(self) -> bool:
         """Whether the result is not the last position's."""
         return self.reason == "adjudicated"
+
+    def add_to(self, buffer: ReplayBuffer) -> int:
+        """Add the game to a buffer of its game; return its number of positions.
+
+        Raises:
+            ValueError: it does not replay under the rules.
+        """
+        return buffer.add(
+            self.action,
+            self.result,
+            self.full_search,
+            self.offsets,
+            self.legal_actions,
+            self.policy_weights,
+            root_value=self.root_value,
+            resigned=self.resigned,
+            start=self.start,
+            adjudicated=self.adjudicated,
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -365,18 +365,7 @@ class Window:
     def _add(self, buffer: ReplayBuffer, game: StoredGame) -> int:
         """Add one game; return its number of positions."""
         try:
-            return buffer.add(
-                game.action,
-                game.result,
-                game.full_search,
-                game.offsets,
-                game.legal_actions,
-                game.policy_weights,
-                root_value=game.root_value,
-                resigned=game.resigned,
-                start=game.start,
-                adjudicated=game.adjudicated,
-            )
+            return game.add_to(buffer)
         except ValueError as error:
             self._reject(game.game_uid, str(error))
             return 0
