@@ -76,6 +76,6 @@ def test_the_search_finds_a_key_of_the_run_file(site: str, page: Page) -> None:
     page.goto(f"{site}/index.html")
     field = page.get_by_role("textbox", name="Search")
     field.click()
-    field.fill("learning_rate")
+    field.press_sequentially("learning_rate")  # The search listens to keys, not to ``input``.
     found = page.locator(".md-search-result a[href*='reference/run-file.html']").first
     expect(found).to_be_visible()
