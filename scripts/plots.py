@@ -526,12 +526,55 @@ def _only(rows: Rows, **wanted: str) -> Rows:
     return [row for row in rows if all(row[key] == value for key, value in wanted.items())]
 
 
+def search_latency() -> Drawing:
+    """Draw how long a search takes, for one client and for eight at once."""
+    entries: list[tuple[str, dict[str, str] | None]] = []
+    for row in rows_of("search-latency"):
+        if row["network"] not in {name for name, each in entries if each is None}:
+            entries.append((row["network"], None))
+        if row["clients"] == "1":
+            entries.append((f"{int(row['simulations']):,} simulations", row))
+    at_once = {
+        (row["network"], row["simulations"]): row
+        for row in rows_of("search-latency")
+        if row["clients"] == "8"
+    }
+    plot = RowPlot(
+        Drawing(
+            "How long a search takes",
+            "Dot: median. Line: up to 95%. Blue: one client. Orange: eight clients at once",
+        ),
+        Axis(
+            "milliseconds from the request over gRPC to the answer",
+            10,
+            10_000,
+            (10, 100, 1_000, 10_000),
+            log=True,
+        ),
+        [name for name, _ in entries],
+        left=180,
+    )
+    for number, (_, row) in enumerate(entries):
+        plot.name(number, "faint" if row else "text")
+        if row:
+            for each, colour, shift in (
+                (row, "blue", -4),
+                (at_once[row["network"], row["simulations"]], "orange", 4),
+            ):
+                x, y = plot.at(float(each["p50_ms"]), number)
+                end = plot.at(float(each["p95_ms"]), number)[0]
+                plot.drawing.line([(x, y + shift), (end, y + shift)], colour)
+                plot.drawing.dot(x, y + shift, colour)
+    return plot.drawing
+
+
 PLOTS: dict[str, Callable[[], Drawing]] = {
     "connect-four-hour": connect_four_hour,
     "go9": go9,
     "peers": peers,
     "settings": settings,
     "throughput": throughput,
+    "search-latency": search_latency,
     "cpu-time": cpu_time,
     "autoscaling": autoscaling,
     "settle-time": settle_time,
