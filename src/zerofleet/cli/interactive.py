@@ -20,7 +20,7 @@ from zerofleet.printable import printable
 from zerofleet.rpc.tls import ClientCredentials
 
 _HELP = """Type an action as the board shows it, or
-  hint   what the model would do, and why
+  hint   the model's search: visits, prior (the network's choice before it), value
   undo   take your last action back
   board  show the board again
   new    start a new game
@@ -175,7 +175,7 @@ class InteractiveGame:
 
     def _refuse(self, reason: str, state: State) -> None:
         possible = ", ".join(state.action_to_san(each) for each in state.legal_actions())
-        self._say(f"{reason}\npossible now: {possible or 'nothing, the game is over'}")
+        self._say(f"{reason}\npossible now: {possible}" if possible else reason)
 
     def _answer(self, state: State) -> None:
         table = self._opponent.search(self._actions, self._start)
@@ -221,7 +221,8 @@ def hint_table(state: State, search: SearchTable) -> str:
     for number in ("visits", "prior", "value for you"):
         table.add_column(number, justify="right")
     table.add_column("expected line")
-    for child in search.ranked[:_MOST_ROWS]:
+    ranked = search.ranked
+    for child in ranked[:_MOST_ROWS]:
         table.add_row(
             Text(printable(state.action_to_san(child.action))),
             str(child.visit_count),
@@ -231,6 +232,8 @@ def hint_table(state: State, search: SearchTable) -> str:
         )
     text = io.StringIO()
     Console(file=text, width=100).print(table)
+    if len(ranked) > _MOST_ROWS:
+        text.write(f"and {counted(len(ranked) - _MOST_ROWS, 'action')} with fewer visits\n")
     value = f"value of the position for you: {search.root_value:+.2f}"
     simulations = counted(search.simulations, "simulation")
     return f"{text.getvalue()}{value} (model {search.version}, {simulations})"

@@ -120,9 +120,25 @@ def final_report(
     *,
     workers: int = 1,
     metrics_port: int | None = None,
+    publish_every_steps: int | None = None,
 ) -> str:
-    """Return a report of several lines."""
-    lines = ["", *_cost(figures, usage), "", f"page     {page_command(folder)}"]
+    """Return a report of several lines.
+
+    Args:
+        figures: the state of the run at its end.
+        usage: what the run took, over all its starts.
+        folder: the run's data folder.
+        workers: self-play workers of this start.
+        metrics_port: first port of the metrics of this start; None: no metrics.
+        publish_every_steps: steps between two models; None: the report does not name them.
+    """
+    lines = ["", *_cost(figures, usage)]
+    if figures.models == 1 and publish_every_steps is not None:
+        lines.append(
+            f"Model 1 is from before the first step. Train longer: a model is published every "
+            f"{publish_every_steps:,} steps (trainer.publish_every_steps)."
+        )
+    lines += ["", f"page     {page_command(folder)}"]
     if figures.best_version is not None:
         lines += _what_now(figures, folder)
     return "\n".join([*lines, _resume(folder, workers, metrics_port)])
@@ -466,7 +482,12 @@ class LocalRun:
             echo(self._lost)
         usage = self._meter.usage
         report = final_report(
-            figures, usage, self._folder, workers=self._workers, metrics_port=self._metrics_port
+            figures,
+            usage,
+            self._folder,
+            workers=self._workers,
+            metrics_port=self._metrics_port,
+            publish_every_steps=self._run.trainer.publish_every_steps,
         )
         echo(report)
         return is_reached or not self._ending.is_set

@@ -369,7 +369,10 @@ def _check_images(sizes: GameSpec, line: list[int]) -> None:
                 _is_image(sizes, state, image, symmetry, moved),
                 sizes,
                 line[: ply + 1],
-                f"symmetry {symmetry} of the actions does not lead to its image",
+                f"symmetry {symmetry} of the actions does not lead to its image: "
+                "symmetric_action(action, symmetry) must return the number that the action has on "
+                "the turned board; where actions are points, return cls.symmetric_point(action, "
+                "symmetry)",
             )
         _require(
             _ending(sizes, state, symmetry) == _ending(sizes, image),
@@ -491,7 +494,7 @@ def _remarks(
         ended = {1: "won by the first player", -1: "won by the second", 0: "drawn"}[result]
         found.append(
             f"all {len(lines)} random games were {ended}: look whether apply() sets result for "
-            "the first player, +1 where they won, whoever moved last"
+            "the first player: +1 if the first player won, no matter who moved last"
         )
     return tuple(found)
 
