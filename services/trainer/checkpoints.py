@@ -40,6 +40,7 @@ from zerofleet.learning.learner import Learner, LostWeightsError, Team
 from zerofleet.learning.overfit import OverfitWatch
 from zerofleet.learning.schedule import window_reach
 from zerofleet.learning.window import TrainBucket, Training
+from zerofleet.fleet.heartbeat import Heartbeats
 from zerofleet.models.folder import fsync_folder
 from zerofleet.models.model_store import ModelStore
 from zerofleet.waiting import Backoff, Waits
@@ -195,6 +196,7 @@ class TrainerStores:
     stop: Event  # set when the process must stop
     turned: Callable[[], None]  # called at each round of the loop, to show that it is not stuck
     data_folder: Path | None = None  # the data folder of `zerofleet up`; counts to the disk limit
+    heartbeats: Heartbeats | None = None  # for asking inference; None: nobody can be asked
 
     def ask(self, call: Callable[[], _Answer], store: str = "Postgres") -> _Answer:
         """Repeat a call to a store until the store answers.
