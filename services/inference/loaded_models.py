@@ -41,6 +41,7 @@ Key = tuple[int, str]
 
 AUTO = "auto"
 
+
 class Session(Protocol):
     """A model that runs on one thread; ``zerofleet.models.ModelSession`` is one."""
 
