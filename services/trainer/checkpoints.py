@@ -36,11 +36,11 @@ from zerofleet import games
 from zerofleet.config import INITIAL_WEIGHTS, RunConfig, check_sizes
 from zerofleet.database import ModelRow, Origin, TrainerDatabase
 from zerofleet.errors import ConfigError
+from zerofleet.fleet.heartbeat import Heartbeats
 from zerofleet.learning.learner import Learner, LostWeightsError, Team
 from zerofleet.learning.overfit import OverfitWatch
 from zerofleet.learning.schedule import window_reach
 from zerofleet.learning.window import TrainBucket, Training
-from zerofleet.fleet.heartbeat import Heartbeats
 from zerofleet.models.folder import fsync_folder
 from zerofleet.models.model_store import ModelStore
 from zerofleet.waiting import Backoff, Waits
