@@ -36,15 +36,19 @@ class Raw:
         """
 
         def rate(size: int) -> float:
-            batch = self._observations[:size]
-            self._session.run(batch)
-            start, runs = clock(), 0
-            while runs == 0 or clock() - start < seconds:
-                self._session.run(batch)
-                runs += 1
-            return runs * size / (clock() - start)
+            self._batch = self._observations[:size]
+            return self.rate(seconds, clock)
 
         self._batch = self._observations[: max(RAW_BATCHES, key=rate)]
+
+    def rate(self, seconds: float, clock: Callable[[], float]) -> float:
+        """Positions in a second of the clock, in batches of the chosen size."""
+        self._session.run(self._batch)
+        start, runs = clock(), 0
+        while runs == 0 or clock() - start < seconds:
+            self._session.run(self._batch)
+            runs += 1
+        return runs * len(self._batch) / (clock() - start)
 
     async def block(self, seconds: float) -> Counts:
         """Run for a while."""

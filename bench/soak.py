@@ -95,7 +95,7 @@ def measure(options: argparse.Namespace, folder: Path) -> list[Row]:
     figures: dict[str, Figures] = {}
     seconds = 60 * options.minutes
     start = time.monotonic()
-    with _fleet(options.run_file, folder) as fleet:
+    with running_fleet(options.run_file, folder) as fleet:
         while (now := time.monotonic() - start) < seconds:
             if fleet.poll() is not None:
                 said = (folder / "up.log").read_text(errors="replace")[-2000:]
@@ -112,9 +112,12 @@ def measure(options: argparse.Namespace, folder: Path) -> list[Row]:
 
 
 @contextlib.contextmanager
-def _fleet(run_file: Path, folder: Path) -> Generator[subprocess.Popen[bytes]]:
+def running_fleet(
+    run_file: Path, folder: Path, *options: str
+) -> Generator[subprocess.Popen[bytes]]:
+    """``zerofleet up`` for the time of the block, with data and output in a folder."""
     folder.mkdir(parents=True, exist_ok=True)
-    arguments = ("up", str(run_file), "--data", str(folder / "data"))
+    arguments = ("up", str(run_file), "--data", str(folder / "data"), *options)
     with (folder / "up.log").open("wb") as log:
         fleet = subprocess.Popen(
             [sys.executable, "-P", "-m", "zerofleet.cli", *arguments],
@@ -146,7 +149,7 @@ def look(pid: int, now: float, figures: dict[str, Figures]) -> None:
     family = [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]
     for process in family:
         with contextlib.suppress(psutil.Error, ProcessLookupError, FileNotFoundError):
-            name = "up" if process.pid == pid else _name(process)
+            name = "up" if process.pid == pid else service_of(process)
             before = sums.get(name, (0.0, 0.0, 0.0))
             megabytes = process.memory_full_info().uss / 1e6
             now_has = (megabytes, float(process.num_fds()), float(process.num_threads()))
@@ -167,7 +170,7 @@ def look(pid: int, now: float, figures: dict[str, Figures]) -> None:
 _MANY = ("postgres",)  # names of many processes, which come and go
 
 
-def _name(process: psutil.Process) -> str:
+def service_of(process: psutil.Process) -> str:
     """The service that a process is, or its program."""
     words = process.cmdline()
     services = [word for word in words if word.startswith("zerofleet.services.")]

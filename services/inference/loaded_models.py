@@ -26,9 +26,8 @@ from zerofleet.errors import (
     StoreUnavailableError,
     ZerofleetError,
 )
-from zerofleet.models.runtime import ProviderName
 from zerofleet.models.session import not_loaded
-from zerofleet.prediction import FP32, ModelFile, VariantPrecision
+from zerofleet.prediction import FP32, ModelFile
 
 _log = structlog.get_logger()
 
@@ -41,14 +40,6 @@ Key = tuple[int, str]
 """Version and precision."""
 
 AUTO = "auto"
-
-RUNS: dict[ProviderName, frozenset[VariantPrecision]] = {
-    "cpu": frozenset({"int8"}),
-    "openvino": frozenset({"int8"}),
-    "cuda": frozenset({"fp16"}),
-    "tensorrt": frozenset({"fp16"}),
-}
-"""Precisions that each provider may compute faster than fp32. It would translate others."""
 
 
 class Session(Protocol):

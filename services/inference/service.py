@@ -25,7 +25,7 @@ from zerofleet.fleet.figures import InferenceFigures
 from zerofleet.fleet.heartbeat import Heartbeats
 from zerofleet.models.fastest import fastest_model
 from zerofleet.models.model_store import open_store
-from zerofleet.models.runtime import Provider, prune_engines
+from zerofleet.models.runtime import FAST_PRECISIONS, Provider, prune_engines
 from zerofleet.models.session import ModelSession, open_session
 from zerofleet.rpc.access import Limits
 from zerofleet.rpc.codec import RequestShape
@@ -37,7 +37,7 @@ from zerofleet.service import Pulse, beat, first_of, give_memory_back, served_me
 from zerofleet.services.inference.backend import Backend
 from zerofleet.services.inference.batcher import Batcher, BatchLimits, Histogram
 from zerofleet.services.inference.devices import active_provider, numbers, serve_several
-from zerofleet.services.inference.loaded_models import RUNS, ModelLoader, Precisions
+from zerofleet.services.inference.loaded_models import ModelLoader, Precisions
 from zerofleet.services.inference.model_player import ModelPlayer
 from zerofleet.services.inference.recent_load import Load
 from zerofleet.services.inference.served_models import ServedModels, StoredModels
@@ -130,7 +130,7 @@ def precisions_for(run: RunConfig, provider: Provider) -> Precisions:
     observations = np.repeat(games.State(run.game.name).observation()[np.newaxis], rows, axis=0)
     return Precisions(
         section.precision,
-        RUNS[provider.name],
+        FAST_PRECISIONS[provider.name],
         lambda models: fastest_model(models, observations, clock),
     )
 

@@ -36,6 +36,7 @@ from zerofleet import games
 from zerofleet.config import INITIAL_WEIGHTS, RunConfig, check_sizes
 from zerofleet.database import ModelRow, Origin, TrainerDatabase
 from zerofleet.errors import ConfigError
+from zerofleet.fleet.heartbeat import Heartbeats
 from zerofleet.learning.learner import Learner, LostWeightsError, Team
 from zerofleet.learning.overfit import OverfitWatch
 from zerofleet.learning.schedule import window_reach
@@ -195,6 +196,7 @@ class TrainerStores:
     stop: Event  # set when the process must stop
     turned: Callable[[], None]  # called at each round of the loop, to show that it is not stuck
     data_folder: Path | None = None  # the data folder of `zerofleet up`; counts to the disk limit
+    heartbeats: Heartbeats | None = None  # for asking inference; None: nobody can be asked
 
     def ask(self, call: Callable[[], _Answer], store: str = "Postgres") -> _Answer:
         """Repeat a call to a store until the store answers.

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import structlog
+import torch
 from numpy.typing import NDArray
 from zerofleet_core import GameSpec
 
@@ -14,14 +15,16 @@ import zerofleet
 from zerofleet.config import RunConfig
 from zerofleet.database import ModelRow, Variant
 from zerofleet.database.metrics import Split
-from zerofleet.errors import StaleEpochError, StoreUnavailableError
-from zerofleet.fleet.figures import VariantFigures
+from zerofleet.errors import ConfigError, StaleEpochError, StoreUnavailableError
+from zerofleet.fleet.figures import InferenceFigures, VariantFigures
 from zerofleet.learning import export_onnx
 from zerofleet.learning.export import golden_answers, golden_observations, random_positions
 from zerofleet.learning.window import Window
 from zerofleet.models.publish import Published, publish
+from zerofleet.models.runtime import FAST_PRECISIONS
 from zerofleet.models.variant import Bounds, Positions, VariantRequest
 from zerofleet.network import Network
+from zerofleet.prediction import VariantPrecision
 from zerofleet.services.trainer.checkpoints import TrainerStores
 from zerofleet.waiting import StoppedError
 
@@ -141,7 +144,7 @@ class Publisher:
 
 
 class VariantRequests:
-    """Requests the variants of each model that the run file names, and keeps their figures.
+    """Requests the variants of each model that the run file asks for, and keeps their figures.
 
     Args:
         run: the run file.
@@ -164,25 +167,53 @@ class VariantRequests:
         self._window = window
         self._sample_seed = sample_seed
         self._stores = stores
+        self._fleets: frozenset[VariantPrecision] = frozenset()
         self.figures: Mapping[str, VariantFigures] = {}
         """Figures of the newest model's variants, by precision."""
 
     def request(self) -> VariantRequest | None:
-        """Return a request for variants of the present network; None if the run file names none.
+        """Return a request for variants of the present network; None if there are none.
 
         Quantization is calibrated on training positions and checked on validation positions.
         """
-        settings = self._settings
-        if not settings.variants:
+        settings, precisions = self._settings, self._precisions()
+        if not precisions:
             return None
         calibration = self._draw("train", settings.calibration_positions)
         check = self._draw("held_out", settings.check_positions)
         return VariantRequest(
-            settings.variants,
+            precisions,
             Positions(calibration, check),
             Bounds(settings.max_policy_kl, settings.max_value_difference),
             self._making,
         )
+
+    def _precisions(self) -> tuple[VariantPrecision, ...]:
+        """Return the precisions of the next model, in the order of the run file."""
+        found: dict[VariantPrecision, None] = {}
+        for each in self._settings.variants:
+            found |= dict.fromkeys(sorted(self._of_fleet()) if each == "auto" else [each])
+        return tuple(found)
+
+    def _of_fleet(self) -> frozenset[VariantPrecision]:
+        """Return what the inference replicas compute faster than fp32.
+
+        Before the first of them answers, it follows from whether this process has a GPU. While
+        Redis does not answer, the last answer counts.
+        """
+        heartbeats, providers = self._stores.heartbeats, set[str]()
+        try:
+            beats = [] if heartbeats is None else heartbeats.read(InferenceFigures.service)
+        except (StoreUnavailableError, ConfigError) as error:
+            _log.warning("providers_not_known", reason=str(error))
+        else:
+            figures = [each.figures for each in beats]
+            providers = {each.provider for each in figures if isinstance(each, InferenceFigures)}
+        found = [fast for name, fast in FAST_PRECISIONS.items() if name in providers]
+        if found:
+            self._fleets = frozenset().union(*found)
+        here = "cuda" if torch.cuda.is_available() else "cpu"
+        return self._fleets or FAST_PRECISIONS[here]
 
     def report(self, version: int, variants: Sequence[Variant]) -> None:
         """Log the outcome of a model's variants, and keep their figures."""

@@ -90,11 +90,14 @@ async def lead(
         HealthServer(settings.health_address, stuck_seconds=STUCK_SECONDS) as health,
         TrainerDatabase(settings.database_url) as database,
         contextlib.closing(Heartbeats(settings.redis_url, run.name)) as heartbeats,
+        contextlib.closing(Heartbeats(settings.redis_url, run.name)) as read_heartbeats,
     ):
         models = open_store(settings, run.name, run.inference.max_batch_rows)
         checkpoints = CheckpointFolder(settings.checkpoint_folder / run.name)
         folder = data_folder_of(settings.run_file)
-        trainer = TrainerThread(run, database, models, checkpoints, team, health, folder)
+        trainer = TrainerThread(
+            run, database, models, checkpoints, read_heartbeats, team, health, folder
+        )
 
         with served_metrics(settings.metrics_address, lambda: TrainerCollector(trainer.pulse)):
             training = asyncio.get_running_loop().run_in_executor(thread, trainer.train)
@@ -118,6 +121,7 @@ class TrainerThread:
         database: the database.
         models: the store of published models.
         checkpoints: the run's checkpoints.
+        heartbeats: of the run's processes; for the training thread alone.
         team: the processes that this one leads.
         health: the health server. Each round of the training loop reports to it, because the event
             loop of this process still runs while training is stuck.
@@ -130,6 +134,7 @@ class TrainerThread:
         database: TrainerDatabase,
         models: ModelStore,
         checkpoints: CheckpointFolder,
+        heartbeats: Heartbeats,
         team: Team,
         health: HealthServer,
         data_folder: Path | None = None,
@@ -140,7 +145,14 @@ class TrainerThread:
         self._waits = Waits(self._turn)
         self._stop = Event()
         self._stores = TrainerStores(
-            database, models, checkpoints, self._waits, self._stop, self._turn, data_folder
+            database,
+            models,
+            checkpoints,
+            self._waits,
+            self._stop,
+            self._turn,
+            data_folder,
+            heartbeats,
         )
         self._trainer: Trainer | None = None
         self._turned = time.monotonic()

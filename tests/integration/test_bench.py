@@ -2,6 +2,8 @@
 
 import json
 import math
+import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
@@ -308,3 +310,24 @@ def test_games_are_played_to_their_ends_by_full_and_fast_searches() -> None:
     assert all(State(r.game, r.columns.action.tolist()).is_terminal for r in records)
     full = np.concatenate([record.columns.full_search for record in records])
     assert 0 < full.sum() < len(full)
+
+
+@pytest.mark.fleet
+def test_the_loop(tmp_path: Path) -> None:
+    run_file = tmp_path / "run.toml"
+    run_file.write_text(
+        'name = "small"\ngame = "tic_tac_toe"\n'
+        "[network]\nblocks = 1\nchannels = 8\n"
+        "[selfplay]\ngames_per_engine = 16\n"
+        "[trainer]\nbatch_size = 32\nmin_positions = 200\npublish_every_steps = 20\n"
+    )
+    command = ["bench.loop", str(run_file), "--seconds", "5", "--provider", "cpu", "--json"]
+    process = subprocess.run(
+        [sys.executable, "-m", *command], capture_output=True, text=True, check=False
+    )
+    assert process.returncode == 0, process.stderr
+    row = json.loads(process.stdout)
+    assert (row["run"], row["provider"]) == ("small", "cpu")
+    assert_sane([row], "alone_predictions_per_second", "alone_steps_per_second")
+    assert_sane([row], "in_turns", "cores_of_inference", "cores_of_trainer")
+    assert row["gpu_busy"] is None or 0 <= row["gpu_busy"] <= 1

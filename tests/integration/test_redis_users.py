@@ -19,7 +19,7 @@ from zerofleet.best_pointer import BestPointer
 from zerofleet.cli import app
 from zerofleet.database import Database, Promotion
 from zerofleet.errors import ConfigError, StoreLoginError, StoreUnavailableError
-from zerofleet.fleet.figures import KINDS, SelfplayFigures, TrainerFigures
+from zerofleet.fleet.figures import KINDS, InferenceFigures, SelfplayFigures, TrainerFigures
 from zerofleet.fleet.heartbeat import Heartbeat, HeartbeatHistory, Heartbeats, history_key
 from zerofleet.local.processes import free_port, start_child, stop_child
 from zerofleet.local.valkey import find_valkey
@@ -170,6 +170,19 @@ def test_a_worker_hears_the_trainer_and_nobody_else(server: Server) -> None:
     ):
         told = server.all.acl_dryrun("worker", *command.split())
         assert b"no permissions" in as_bytes(told).lower(), (command, told)
+
+
+def test_the_trainer_hears_inference_and_nobody_else(server: Server) -> None:
+    with (
+        contextlib.closing(Heartbeats(server.url("inference"), "test")) as inference,
+        contextlib.closing(Heartbeats(server.url("worker"), "test")) as worker,
+        contextlib.closing(Heartbeats(server.url("trainer"), "test")) as trainer,
+    ):
+        inference.beat(Heartbeat("i-1", 1, "", InferenceFigures(provider="cuda")))
+        worker.beat(Heartbeat("w-1", 1, "", SelfplayFigures()))
+        [heard] = trainer.read("inference")
+        assert heard.figures == InferenceFigures(provider="cuda")
+        assert is_refused(partial(trainer.read, "selfplay"))
 
 
 def test_the_evaluator_can_repair_the_pointer(server: Server, database: Database) -> None:

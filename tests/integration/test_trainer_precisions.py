@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+import torch
 
 from tests.support.random_records import target_record
 from zerofleet.config import PrecisionSection, RunConfig, run_from_values
 from zerofleet.database import Database, Submission
-from zerofleet.fleet.figures import TrainerFigures, VariantFigures
-from zerofleet.fleet.heartbeat import Heartbeats
+from zerofleet.fleet.figures import InferenceFigures, TrainerFigures, VariantFigures
+from zerofleet.fleet.heartbeat import Heartbeat, Heartbeats
 from zerofleet.games import State, spec
 from zerofleet.learning.learner import Learner
 from zerofleet.learning.overfit import OverfitWatch
@@ -87,6 +90,36 @@ def test_nothing_is_asked_for_where_the_run_file_wants_nothing(database: Databas
     variants, _ = variants_of(a_run(), database)
     assert variants.request() is None
     assert variants.figures == {}
+
+
+def test_auto_follows_what_the_replicas_run_on(
+    database: Database, valkey_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with contextlib.closing(Heartbeats(valkey_url, "test")) as heartbeats:
+        stores = cast("Any", SimpleNamespace(heartbeats=heartbeats))
+        run = a_run(variants=["auto"])
+        window = variants_of(run, database)[1]
+        variants = VariantRequests(run, SPEC, window, len, stores)
+
+        def asked() -> tuple[str, ...]:
+            request = variants.request()
+            assert request is not None
+            return request.precisions
+
+        assert asked() == ("int8",)  # nobody answers, and there is no GPU here
+        heartbeats.beat(Heartbeat("a", 1, "", InferenceFigures(provider="cuda")))
+        assert asked() == ("fp16",)
+        heartbeats.beat(Heartbeat("b", 1, "", InferenceFigures(provider="openvino")))
+        assert asked() == ("fp16", "int8")
+        for worker in ("a", "b"):
+            heartbeats.remove("inference", worker)
+        assert asked() == ("fp16", "int8")  # they restart
+    run = a_run(variants=["int8", "auto"])
+    stores = cast("Any", SimpleNamespace(heartbeats=None))
+    request = VariantRequests(run, SPEC, window, len, stores).request()
+    assert request is not None
+    assert request.precisions == ("int8",)
 
 
 def test_positions_are_the_windows_as_soon_as_it_has_enough(database: Database) -> None:

@@ -67,7 +67,7 @@ def test_every_run_file_loads_without_its_preset(path: Path) -> None:
         ),
         (
             'name = "a"\n[game]\nname = "tic_tac_toe"\n[precision]\nvariants = ["int4"]',
-            "precision.variants.0 = 'int4': Input should be 'int8' or 'fp16'",
+            "precision.variants.0 = 'int4': Input should be 'auto', 'int8' or 'fp16'",
         ),
         (
             'name = "a"\n[game]\nname = "tic_tac_toe"\n[precision]\nvariants = ["int8", "int8"]',
@@ -91,7 +91,7 @@ def test_bad_run_files_get_one_line_that_helps(tmp_path: Path, text: str, messag
 
 def test_which_presets_publish_in_8_bits() -> None:
     game = {"name": "a", "game": "tic_tac_toe"}
-    wanted: dict[str | None, tuple[str, ...]] = {None: ("int8",), "agz": (), "plain": ()}
+    wanted: dict[str | None, tuple[str, ...]] = {None: ("auto",), "agz": (), "plain": ()}
     for preset, variants in wanted.items():
         assert run_from_values({**game, "preset": preset}).precision.variants == variants
     small = load_run(ROOT / "runs" / "tictactoe.toml")

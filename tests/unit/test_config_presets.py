@@ -176,7 +176,7 @@ RECIPE = {
         "growing_window": True,
         "average_decay": 0.75,
     },
-    "precision": {"variants": ("int8",)},
+    "precision": {"variants": ("auto",)},
     "evaluator": {"test": "sprt", "threshold": 0.5},
 }
 

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from zerofleet.models.fastest import fastest_model
+from zerofleet.models.runtime import FAST_PRECISIONS
 from zerofleet.prediction import ModelFile
-from zerofleet.services.inference.loaded_models import RUNS, LoadedModel, Precisions
+from zerofleet.services.inference.loaded_models import LoadedModel, Precisions
 
 ROWS = np.zeros((64, 4), np.uint8)
 FILES = {
@@ -130,10 +131,10 @@ def test_a_variant_that_does_not_run_is_not_taken() -> None:
 
 
 def test_auto_takes_what_the_provider_runs() -> None:
-    assert Precisions("auto", RUNS["cpu"]).usable(FILES) == {"int8": FILES["int8"]}
-    assert Precisions("auto", RUNS["openvino"]).usable(FILES) == {"int8": FILES["int8"]}
-    assert Precisions("auto", RUNS["cuda"]).usable(FILES) == {"fp16": FILES["fp16"]}
-    assert Precisions("auto", RUNS["tensorrt"]).usable(FILES) == {"fp16": FILES["fp16"]}
+    assert Precisions("auto", FAST_PRECISIONS["cpu"]).usable(FILES) == {"int8": FILES["int8"]}
+    assert Precisions("auto", FAST_PRECISIONS["openvino"]).usable(FILES) == {"int8": FILES["int8"]}
+    assert Precisions("auto", FAST_PRECISIONS["cuda"]).usable(FILES) == {"fp16": FILES["fp16"]}
+    assert Precisions("auto", FAST_PRECISIONS["tensorrt"]).usable(FILES) == {"fp16": FILES["fp16"]}
 
 
 def test_auto_measures_each_set_once() -> None:

@@ -27,7 +27,7 @@ def test_a_heartbeat_says_that_a_step_takes_long_and_ends_when_it_is_stuck(
     clock = [1_000.0]
     monkeypatch.setattr(service.time, "monotonic", lambda: clock[0])
     run = run_from_values({"name": "slow", "game": "tic_tac_toe"})
-    thread = TrainerThread(run, NOTHING, NOTHING, NOTHING, Team(), NOTHING)
+    thread = TrainerThread(run, NOTHING, NOTHING, NOTHING, NOTHING, Team(), NOTHING)
     pulse = thread.beating_pulse()
     assert pulse is not None
     assert (pulse.waiting_for, pulse.figures.unspent_positions) == ("", None)
@@ -44,7 +44,7 @@ def test_a_trainer_without_enough_memory_names_the_keys(monkeypatch: pytest.Monk
     checkpoints = cast("Any", SimpleNamespace(folder=Path()))
     for allocate in (lambda *_: torch.empty(1 << 60), lambda *_: np.empty(1 << 50)):
         monkeypatch.setattr(service, "take_over", allocate)
-        thread = TrainerThread(run, NOTHING, NOTHING, checkpoints, Team(), NOTHING)
+        thread = TrainerThread(run, NOTHING, NOTHING, checkpoints, NOTHING, Team(), NOTHING)
         with pytest.raises(
             ZerofleetError, match=r"out of memory \(.*\): lower trainer\.batch_size = 256"
         ):

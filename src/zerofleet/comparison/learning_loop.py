@@ -107,7 +107,8 @@ class LoopModels:
         self._wanted: str = wanted
         if wanted == "run":
             asked = run.inference.precision
-            published = _INT8 in run.precision.variants and asked in ("auto", _INT8)
+            variants = run.precision.variants  # "auto" is int8 here, on a CPU
+            published = bool({"auto", _INT8} & set(variants)) and asked in ("auto", _INT8)
             self._wanted = asked if published else FP32
 
     def make(

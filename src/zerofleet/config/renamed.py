@@ -124,6 +124,7 @@ _FAST: dict[str, dict[str, Any]] = {
         "learning_rate_steps": [],
         "samples_per_position": 8.0,
     },
+    "precision": {"variants": ["int8"]},
 }
 """Values of 1.0's preset ``fast``, its default, that differ from today's defaults."""
 

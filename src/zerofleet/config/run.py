@@ -29,11 +29,12 @@ from zerofleet.config.training import (
 )
 from zerofleet.prediction import Precision, VariantPrecision
 
+WantedVariant = Literal["auto", VariantPrecision]
 EACH_KEY_ALONE = {"conflicts": False}
 """Context of a validation that leaves out the checks of several keys."""
 
 
-def _each_once(value: tuple[VariantPrecision, ...]) -> tuple[VariantPrecision, ...]:
+def _each_once(value: tuple[WantedVariant, ...]) -> tuple[WantedVariant, ...]:
     if len(set(value)) != len(value):
         raise ValueError("name each precision once")
     return value
@@ -42,11 +43,12 @@ def _each_once(value: tuple[VariantPrecision, ...]) -> tuple[VariantPrecision, .
 class PrecisionSection(Section):
     """``[precision]``: quantized variants of each model, and bounds on their error."""
 
-    variants: Annotated[tuple[VariantPrecision, ...], AfterValidator(_each_once)] = Field(
-        default=("int8",), json_schema_extra=BASIC
+    variants: Annotated[tuple[WantedVariant, ...], AfterValidator(_each_once)] = Field(
+        default=("auto",), json_schema_extra=BASIC
     )
     """Precisions in which each model is published in addition to fp32: ``int8`` for CPUs, ``fp16``
-    for GPUs."""
+    for GPUs. ``auto`` asks the inference service what it runs on; a fleet with both kinds gets
+    both. ``[]``: fp32 alone."""
     max_policy_kl: float = Field(default=0.005, gt=0)
     """Highest policy error of a variant: mean KL divergence from fp32, in nats. A variant above it
     is refused."""

@@ -238,16 +238,20 @@ class Heartbeats(RedisCaller):
             _logger.warning("no_history", redis=self._place, error=str(refusal))
         self._is_noting_refused = refusal is not None
 
-    def read(self) -> list[Heartbeat]:
+    def read(self, service: str = "") -> list[Heartbeat]:
         """Return the heartbeats of all live processes, by service and worker.
 
         Of each service at most 2,000 are read; ``state`` says if there are more.
+
+        Args:
+            service: the only service to read, such as ``inference``; empty: all services.
 
         Raises:
             StoreUnavailableError: Redis does not answer.
         """
         with self._asking():
-            scan = self._redis.scan_iter(match=f"{self._prefix}*", count=_SCAN_COUNT)
+            match = f"{self._prefix}{service}:*" if service else f"{self._prefix}*"
+            scan = self._redis.scan_iter(match=match, count=_SCAN_COUNT)
             found = sorted(set(islice(scan, _MOST_KEYS)))
             keys, left_out = self._bounded(found)
             contents, lives = self._read(keys)

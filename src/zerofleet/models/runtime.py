@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from zerofleet.errors import ConfigError
 from zerofleet.models.graph import has_half_weights
-from zerofleet.prediction import OBSERVATION
+from zerofleet.prediction import OBSERVATION, VariantPrecision
 
 # Since 1.31 the import alone writes an id of the machine under ~/.cache/Microsoft/DeveloperTools
 # and queues events for the maker's server, unless this is in the environment before.
@@ -202,6 +202,13 @@ ONNX_NAMES: dict[ProviderName, str] = {
     "openvino": "OpenVINOExecutionProvider",
 }
 GPUS = frozenset({"cuda", "tensorrt"})
+FAST_PRECISIONS: dict[ProviderName, frozenset[VariantPrecision]] = {
+    "cpu": frozenset({"int8"}),
+    "openvino": frozenset({"int8"}),
+    "cuda": frozenset({"fp16"}),
+    "tensorrt": frozenset({"fp16"}),
+}
+"""Precisions that each provider may compute faster than fp32. It would translate others."""
 _WHEELS: dict[ProviderName, str] = {
     "cpu": "onnxruntime",
     "cuda": "onnxruntime-gpu",

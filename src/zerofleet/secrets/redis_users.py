@@ -12,6 +12,7 @@ from zerofleet.secrets.files import read_lines
 
 _BEST = "zerofleet:*:best"
 _BEATS = "zerofleet:*:heartbeat:*"
+_INFERENCE_BEATS = "zerofleet:*:heartbeat:inference:*"
 _TRAINERS_BEAT = "zerofleet:*:heartbeat:trainer:*"
 _CONNECT = "+ping +select +client|setname"
 
@@ -31,7 +32,9 @@ RULES: Mapping[str, str] = MappingProxyType(
         "worker": f"{_BEAT.format(service='selfplay')} %R~{_TRAINERS_BEAT} +mget {_PROBE}"
         f" {_READ_BEST}",
         "inference": f"{_BEAT.format(service='inference')} {_READ_BEST}",
-        "trainer": _BEAT.format(service="trainer"),
+        # It asks what the inference replicas run on.
+        "trainer": f"{_BEAT.format(service='trainer')} %R~{_INFERENCE_BEATS} +scan +mget +pttl"
+        f" {_PROBE}",
         # Scripts move the pointer; they can do no more than this user.
         "evaluator": f"{_BEAT.format(service='evaluator')} ~{_BEST} +hgetall +eval +hget +hmget"
         " +hset +del",

@@ -1,0 +1,314 @@
+"""The whole loop of a run, and the same work by ONNX Runtime and a bare training loop alone.
+
+``python -m bench.loop runs/connect_four.toml`` starts ``zerofleet up`` in a folder of its own and
+measures it after the second model. Then it stops the run, and measures one session of its newest
+model and ``bench.train``'s bare loop on the same machine. The table has:
+
+- the loop's rates, its CPU time by service, and what its batches were like;
+- ``of the slower``: the loop's predictions a second over what the slower of the two alone allows;
+- ``in turns``: the share of the time that the two alone would need for the loop's work, one after
+  the other. On a CPU it is the share of all cores' time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import fmean
+
+import psutil
+import torch
+from rich.console import Console
+from rich.table import Table
+
+from bench.games_played import played_games, random_positions
+from bench.processes import cpu_seconds
+from bench.providers import PROVIDERS, provider_of
+from bench.raw import RAW_BATCHES, Raw
+from bench.report import WIDTH, Row, positive, told
+from bench.soak import RunEndedError, running_fleet, service_of
+from bench.train import bare_step, window_of
+from bench.workloads import Workload
+from zerofleet.config import RunConfig, load_run
+from zerofleet.database import Database
+from zerofleet.errors import ConfigError
+from zerofleet.fleet.figures import InferenceFigures, SelfplayFigures, TrainerFigures
+from zerofleet.fleet.heartbeat import Heartbeat, Heartbeats
+from zerofleet.learning.learner import Team, keep_freed_memory
+from zerofleet.local.data_folder import DataFolder
+from zerofleet.local.stores import joined
+from zerofleet.models.folder import ModelFolder
+from zerofleet.models.runtime import GPUS
+from zerofleet.models.session import ModelSession, open_session
+
+_POLL_SECONDS = 1.0
+_START_SECONDS = 900.0
+_BARE_SECONDS = 3.0
+_BARE_GAMES = 200
+
+
+@dataclass(slots=True)
+class Looks:
+    """Figures of the loop, one for each look, and counters at its first and last."""
+
+    rows_per_second: list[float] = field(default_factory=list[float])
+    fill: list[float] = field(default_factory=list[float])
+    queue_wait: list[float] = field(default_factory=list[float])
+    training_positions: list[float] = field(default_factory=list[float])
+    waiting: list[float] = field(default_factory=list[float])
+    gpu_busy: list[float] = field(default_factory=list[float])
+    steps: list[tuple[float, int]] = field(default_factory=list[tuple[float, int]])
+    provider: str = "cpu"
+    precision: str = "fp32"
+
+    def add(self, now: float, beats: Sequence[Heartbeat]) -> None:
+        """Add the heartbeats of one moment."""
+        inference = [b.figures for b in beats if isinstance(b.figures, InferenceFigures)]
+        workers = [b.figures for b in beats if isinstance(b.figures, SelfplayFigures)]
+        self.rows_per_second.append(sum(each.rows_per_second for each in inference))
+        for each in inference:
+            self.provider, self.precision = each.provider or self.provider, each.precision or "fp32"
+            if each.fill is not None:
+                self.fill.append(each.fill)
+            if each.queue_wait_per_compute is not None:
+                self.queue_wait.append(each.queue_wait_per_compute)
+        self.training_positions.append(sum(w.training_positions_per_second for w in workers))
+        self.waiting += [each.waiting_share for each in workers]
+        self.steps += [(now, b.progress) for b in beats if isinstance(b.figures, TrainerFigures)]
+
+    @property
+    def steps_per_second(self) -> float:
+        """Gradient steps a second between the first and the last look."""
+        (start, first), (end, last) = self.steps[0], self.steps[-1]
+        return (last - first) / (end - start) if end > start else 0.0
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Measure and print."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the fleet goes with us
+    options = parse(argv)
+    with tempfile.TemporaryDirectory(prefix="zerofleet-bench-") as folder:
+        row = measure(options, options.data or Path(folder))
+    if options.json:
+        print(json.dumps(row), flush=True)
+        return
+    table = Table(title=f"{options.run_file}, {options.seconds:g} s", show_header=False)
+    for name, value in row.items():
+        number = isinstance(value, float)
+        words = f"{value:,.0f}" if number and value >= 100 else f"{value:.3g}" if number else value
+        table.add_row(name.replace("_", " "), str("-" if words is None else words))
+    Console(width=WIDTH).print(table)
+
+
+def parse(argv: Sequence[str] | None) -> argparse.Namespace:
+    """The command line."""
+    found = argparse.ArgumentParser(
+        prog="python -m bench.loop",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    found.add_argument("run_file", metavar="RUN.toml", type=Path)
+    found.add_argument("--seconds", type=positive(float), default=60.0, help="measured [60]")
+    found.add_argument("--models", type=int, default=2, help="published before it is measured [2]")
+    found.add_argument("--workers", type=int, default=1, help="self-play workers [1]")
+    found.add_argument("--provider", choices=PROVIDERS, help="[as the run file says]")
+    found.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="run file")
+    found.add_argument("--data", metavar="FOLDER", type=Path, help="[one that is deleted]")
+    found.add_argument("--json", action="store_true", help="one object")
+    return found.parse_args(argv)
+
+
+def measure(options: argparse.Namespace, folder: Path) -> Row:
+    """Run the loop, then its parts alone.
+
+    Raises:
+        RunEndedError: the fleet ended by itself.
+        ConfigError: the second model did not come in 15 minutes.
+    """
+    keys = [*options.set, *([f"inference.provider={options.provider}"] if options.provider else [])]
+    arguments = [part for key in keys for part in ("--set", key)]
+    looks, cpu = Looks(), defaultdict[str, float](float)
+    with running_fleet(
+        options.run_file, folder, *arguments, "--workers", str(options.workers)
+    ) as fleet:
+        data = _opened(fleet, folder)
+        run = load_run(data.run_file)
+        with (
+            joined(data, "loop") as stores,
+            Database(stores.database_urls["console"], pool_size=1) as database,
+            contextlib.closing(Heartbeats(stores.redis_url, run.name)) as heartbeats,
+        ):
+            _await_models(fleet, folder, database, run, options.models)
+            before = cpu_by_service(fleet.pid)
+            start = time.monotonic()
+            while (now := time.monotonic() - start) < options.seconds:
+                _require_running(fleet, folder)
+                looks.add(now, heartbeats.read())
+                looks.gpu_busy += gpu_busy()
+                _say(f"measuring: {now:.0f} s of {options.seconds:.0f}")
+                time.sleep(_POLL_SECONDS)
+            wall = time.monotonic() - start
+            for name, seconds in cpu_by_service(fleet.pid).items():
+                cpu[name] = seconds - before.get(name, 0.0)
+            newest = max(database.models(run.name), key=lambda row: row.version)
+            variants = database.variants(run.name, newest.version)
+    sha256 = {each.precision: each.sha256 for each in variants if each.accepted}
+    model = ModelFolder(data.models, run.name).read_verified(
+        sha256.get(looks.precision) or newest.sha256
+    )
+    _say("measuring ONNX Runtime and training alone")
+    workload = Workload("loop", run.game.name, run.network, 32, 40)
+    return summary(
+        run,
+        looks,
+        cpu,
+        wall,
+        bare_inference(workload, model, looks.provider),
+        bare_training(workload, run),
+    )
+
+
+def summary(
+    run: RunConfig,
+    looks: Looks,
+    cpu: dict[str, float],
+    wall: float,
+    inference: float,
+    training: float,
+) -> Row:
+    """Compare the loop with its parts alone.
+
+    Args:
+        run: the run file.
+        looks: at the loop.
+        cpu: seconds of each service.
+        wall: seconds of the measurement.
+        inference: positions a second of one session alone.
+        training: steps a second of the bare loop alone.
+    """
+    rows, steps = fmean(looks.rows_per_second), looks.steps_per_second
+    positions = fmean(looks.training_positions)
+    batch, reuse = run.trainer.batch_size, run.trainer.samples_per_position
+    cores = os.cpu_count() or 1
+    is_gpu = looks.provider in GPUS
+    # What training pays for: positions that its samples allow, and the predictions of their games.
+    paid = training * batch / reuse * (rows / positions) if positions else float("inf")
+    share = rows / inference + steps / training
+    return {
+        "bench": "loop",
+        "run": run.name,
+        "provider": looks.provider,
+        "precision": looks.precision,
+        "predictions_per_second": rows,
+        "steps_per_second": steps,
+        "training_positions_per_second": positions,
+        "alone_predictions_per_second": inference,
+        "alone_steps_per_second": training,
+        "of_the_slower": rows / min(inference, paid),
+        "in_turns": share if is_gpu else share / cores,
+        "batch_fill": fmean(looks.fill) if looks.fill else None,
+        "queue_wait_per_compute": fmean(looks.queue_wait) if looks.queue_wait else None,
+        "selfplay_waiting_share": fmean(looks.waiting) if looks.waiting else None,
+        "gpu_busy": fmean(looks.gpu_busy) if looks.gpu_busy else None,
+        **{f"cores_of_{name}": seconds / wall for name, seconds in sorted(cpu.items())},
+    }
+
+
+def bare_inference(workload: Workload, model: bytes, provider: str) -> float:
+    """Positions a second of one session alone, at its best batch size."""
+    if provider in GPUS:
+        session = open_session(model, workload.spec, provider_of(provider))
+    else:
+        session = ModelSession(model, workload.spec)
+    observations = random_positions(workload.game, max(RAW_BATCHES), seed=3)
+    raw = Raw(session, observations)
+    raw.choose_batch(_BARE_SECONDS / len(RAW_BATCHES), time.monotonic)
+    return raw.rate(_BARE_SECONDS, time.monotonic)
+
+
+def bare_training(workload: Workload, run: RunConfig) -> float:
+    """Steps a second of the bare loop alone, on the trainer's device and with its threads."""
+    keep_freed_memory()
+    torch.set_num_threads(run.trainer.threads)
+    window = window_of(workload, run, played_games(workload, _BARE_GAMES, seed=5))
+    step = bare_step(workload, run, window.sample(run.trainer.batch_size, 1, symmetry=False))
+    step()
+    start, steps = time.monotonic(), 0
+    while time.monotonic() - start < _BARE_SECONDS:
+        step()
+        steps += 1
+    if Team().device.type == "cuda":
+        torch.cuda.synchronize()
+    return steps / (time.monotonic() - start)
+
+
+def cpu_by_service(pid: int) -> dict[str, float]:
+    """CPU-seconds of ``zerofleet up`` and all its descendants, by service or program."""
+    found = defaultdict[str, float](float)
+    for process in psutil.Process(pid).children(recursive=True):
+        with contextlib.suppress(psutil.Error, ProcessLookupError, FileNotFoundError):
+            found[service_of(process)] += cpu_seconds(process.pid)
+    found["up"] = cpu_seconds(pid)
+    return found
+
+
+def gpu_busy() -> list[float]:
+    """Share of the last second in which a kernel ran, for each GPU; empty without nvidia-smi."""
+    command = ["nvidia-smi", "--query-gpu=utilization.gpu", "--format=csv,noheader,nounits"]
+    try:
+        told_by_it = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    except (OSError, subprocess.CalledProcessError):
+        return []
+    return [float(line) / 100 for line in told_by_it.split()]
+
+
+def _opened(fleet: subprocess.Popen[bytes], folder: Path) -> DataFolder:
+    deadline = time.monotonic() + _START_SECONDS
+    while time.monotonic() < deadline:
+        _require_running(fleet, folder)
+        with contextlib.suppress(ConfigError):
+            data = DataFolder.open(folder / "data")
+            if data.is_held() and data.run_file.exists():
+                return data
+        time.sleep(_POLL_SECONDS)
+    raise ConfigError("zerofleet up made no data folder")
+
+
+def _await_models(
+    fleet: subprocess.Popen[bytes], folder: Path, database: Database, run: RunConfig, models: int
+) -> None:
+    deadline = time.monotonic() + _START_SECONDS
+    while (found := len(database.models(run.name))) < models:
+        _require_running(fleet, folder)
+        if time.monotonic() > deadline:
+            raise ConfigError(
+                f"{found} of {models} models in {_START_SECONDS:g} s: lower "
+                "trainer.publish_every_steps with --set, or --models"
+            )
+        _say(f"waiting for model {models}; there are {found}")
+        time.sleep(_POLL_SECONDS)
+
+
+def _require_running(fleet: subprocess.Popen[bytes], folder: Path) -> None:
+    if fleet.poll() is not None:
+        said = (folder / "up.log").read_text(errors="replace")[-2000:]
+        raise RunEndedError(f"zerofleet up ended: {said}")
+
+
+def _say(words: str) -> None:
+    print(f"{words:<70}", end="\r", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    told(main)
