@@ -178,8 +178,8 @@ class Network(nn.Module):
     their place."""
     extra_targets: ClassVar[tuple[str, ...]] = ()
     """Targets that ``losses`` needs in addition to policy and value, by their names in
-    ``Targets.named``. Weights in ``[trainer]`` may add more. A target that the game does not have is
-    left out."""
+    ``Targets.named``. Weights in ``[trainer]`` may add more. A target that the game lacks is left
+    out."""
 
     def __init__(self, shapes: Shapes) -> None:
         super().__init__()
