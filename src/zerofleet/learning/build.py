@@ -82,7 +82,7 @@ def _extra_targets(kind: type[Network]) -> tuple[str, ...]:
         ConfigError: they are no tuple, or no target has such a name.
     """
     label, known = f"{kind.__name__}.extra_targets", ", ".join(DRAWN_TARGETS)
-    names: object = kind.extra_targets
+    names = cast("object", kind.extra_targets)
     if not isinstance(names, tuple):
         raise ConfigError(f"{label}: give a tuple of names, such as ('root_value',)")
     for each in cast("tuple[object, ...]", names):
