@@ -148,6 +148,31 @@ def test_targets_of_the_searches_by_hand() -> None:
         np.testing.assert_array_equal(ours, theirs)
 
 
+@pytest.mark.parametrize("game", ["othello", "go(size=3,komi=0.5)"])
+def test_targets_of_the_searches_come_last(game: str) -> None:
+    """For rules in the core, and for rules behind virtual calls."""
+    names = ["opponent_policy", "final_planes", "final_score", *SEARCH_TARGETS]
+    buffer = ReplayBuffer(game, 10_000, 2, auxiliary=names)
+    expected: list[NDArray[np.float64]] = []
+    for seed in range(3):  # the first game leaves
+        columns = random_game(game, seed, full_search=0.5)
+        generator = np.random.default_rng(seed)
+        value = generator.uniform(-1, 1, len(columns.action)).astype(np.float32)
+        priors = generator.uniform(0.01, 1, len(columns.legal_actions)).astype(np.float32)
+        buffer.add(*vars(columns).values(), root_value=value, priors=priors)
+        rows: list[list[float]] = []
+        for ply in np.flatnonzero(columns.full_search):
+            entries = slice(columns.offsets[ply], columns.offsets[ply + 1])
+            policy = columns.visit_counts[entries] / columns.visit_counts[entries].sum()
+            surprise = (policy * np.log(policy / priors[entries])).sum()
+            rows.append([value[ply], max(0.0, surprise), len(columns.action) - ply])
+        expected.append(np.array(rows))
+    targets = buffer.all_positions()[3]
+    spec = game_spec(game)
+    assert targets.shape[1] == spec.num_actions + spec.num_final_planes * spec.board_points + 4
+    np.testing.assert_allclose(targets[:, -3:], np.concatenate(expected[1:]), rtol=1e-5)
+
+
 def test_targets_of_the_searches_need_their_columns() -> None:
     buffer = ReplayBuffer("tic_tac_toe", 100, 10, auxiliary=SEARCH_TARGETS)
     for name in ("root_value", "priors"):
