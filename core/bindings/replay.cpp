@@ -7,6 +7,8 @@
 #include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -14,6 +16,7 @@
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -59,19 +62,23 @@ using AllPositions = std::tuple<Matrix<std::uint8_t>, Matrix<float>, Array<float
                                 Array<std::int32_t>, Array<std::int64_t>>;
 
 AuxiliaryTargets to_auxiliary(const std::vector<std::string>& names) {
+  using Known = std::pair<std::string_view, bool AuxiliaryTargets::*>;
+  constexpr std::array kKnown = {Known{"opponent_policy", &AuxiliaryTargets::opponent_policy},
+                                 Known{"final_planes", &AuxiliaryTargets::final_planes},
+                                 Known{"final_score", &AuxiliaryTargets::final_score},
+                                 Known{"root_value", &AuxiliaryTargets::root_value},
+                                 Known{"search_surprise", &AuxiliaryTargets::search_surprise},
+                                 Known{"plies_to_end", &AuxiliaryTargets::plies_to_end}};
   AuxiliaryTargets targets;
   for (const std::string& name : names) {
-    if (name == "opponent_policy") {
-      targets.opponent_policy = true;
-    } else if (name == "final_planes") {
-      targets.final_planes = true;
-    } else if (name == "final_score") {
-      targets.final_score = true;
-    } else {
+    const auto* const known = std::ranges::find(kKnown, name, &Known::first);
+    if (known == kKnown.end()) {
       throw std::invalid_argument(
-          "auxiliary targets are 'opponent_policy', 'final_planes' and 'final_score', not '" +
+          "auxiliary targets are 'opponent_policy', 'final_planes', 'final_score', 'root_value', "
+          "'search_surprise' and 'plies_to_end', not '" +
           name + "'");
     }
+    targets.*known->second = true;
   }
   return targets;
 }
@@ -79,7 +86,8 @@ AuxiliaryTargets to_auxiliary(const std::vector<std::string>& names) {
 int add(ReplayBuffer& buffer, const ColumnIn<std::int16_t>& action, int result,
         const ColumnIn<bool>& full_search, const ColumnIn<std::int32_t>& offsets,
         const ColumnIn<std::int16_t>& legal_actions, const ColumnIn<std::int32_t>& policy_weights,
-        const std::optional<ColumnIn<float>>& root_value, bool resigned, const std::string& start,
+        const std::optional<ColumnIn<float>>& root_value,
+        const std::optional<ColumnIn<float>>& priors, bool resigned, const std::string& start,
         bool adjudicated) {
   const StoredGame game{.action = span_of(action),
                         .result = result,
@@ -88,6 +96,7 @@ int add(ReplayBuffer& buffer, const ColumnIn<std::int16_t>& action, int result,
                         .legal_actions = span_of(legal_actions),
                         .policy_weights = span_of(policy_weights),
                         .root_value = root_value ? span_of(*root_value) : std::span<const float>{},
+                        .priors = priors ? span_of(*priors) : std::span<const float>{},
                         .resigned = resigned,
                         .adjudicated = adjudicated,
                         .start = start};
@@ -214,7 +223,8 @@ void bind_replay(nb::module_& module) {
            "searched\n"
            "        values; 1: the game's result alone.\n"
            "    auxiliary: targets besides policy and value: 'opponent_policy', 'final_planes',\n"
-           "        'final_score'. Those that the game does not offer are left out.\n\n"
+           "        'final_score', 'root_value', 'search_surprise', 'plies_to_end'. Those that\n"
+           "        the game does not offer are left out.\n\n"
            "Raises:\n"
            "    ValueError: unknown game or target, a limit below 1, or a value_lambda outside "
            "[0, 1].")
@@ -222,7 +232,8 @@ void bind_replay(nb::module_& module) {
            nb::arg("full_search").noconvert(), nb::arg("offsets").noconvert(),
            nb::arg("legal_actions").noconvert(), nb::arg("policy_weights").noconvert(),
            nb::kw_only(), nb::arg("root_value").noconvert().none() = nb::none(),
-           "resigned"_a = false, "start"_a = "", "adjudicated"_a = false,
+           nb::arg("priors").noconvert().none() = nb::none(), "resigned"_a = false, "start"_a = "",
+           "adjudicated"_a = false,
            "Store a finished game and return its number of training positions.\n\n"
            "Args:\n"
            "    action: [plies] int16.\n"
@@ -234,7 +245,9 @@ void bind_replay(nb::module_& module) {
            "        without a full search may list only some, or none.\n"
            "    policy_weights: [offsets[-1]] int32, the policy target up to scale.\n"
            "    root_value: [plies] float32, the searched values for the player to move; required\n"
-           "        if value_lambda is below 1.\n"
+           "        if value_lambda is below 1, and by the target 'root_value'.\n"
+           "    priors: [offsets[-1]] float32, the network's policy; required by the target\n"
+           "        'search_surprise'. A ply whose priors are all 0 had no search.\n"
            "    resigned: whether the player to move after the last action resigned.\n"
            "    start: the game's start position; empty: the usual start.\n"
            "    adjudicated: whether the result was given. Then it may differ from the last\n"
@@ -261,8 +274,12 @@ void bind_replay(nb::module_& module) {
            "    The arrays of `sample`, then [batch, auxiliary_width] float32 for the player to\n"
            "    move, under the same symmetry. A row has those of these targets that the buffer\n"
            "    has: the policy target of the opponent's next ply [num_actions], the final planes\n"
-           "    [planes * points], the final score [1]. Missing targets are NaN: after a\n"
-           "    resignation, or if the next ply has no full search or belongs to the same player.")
+           "    [planes * points], the final score [1], the root value in [-1, 1] [1], the\n"
+           "    surprise of the search KL(policy target || prior) in nats [1], the number of\n"
+           "    plies to the end, at least 1 [1]. The surprise counts priors below 2^-24 as\n"
+           "    2^-24, and is 0 where every prior is 0. Missing targets are NaN: planes and\n"
+           "    score after a resignation, and the policy if the next ply has no full search\n"
+           "    or belongs to the same player.")
       .def("sample_with_plies", &sample_with_plies, "batch_size"_a, "seed"_a, nb::kw_only(),
            "symmetry"_a = true,
            "Draw as `sample` does, and also return where each row comes from.\n\n"

@@ -1,4 +1,5 @@
-// Targets besides policy and value: the opponent's next policy, and the end of a game.
+// Targets besides policy and value: the opponent's next policy, the end of a game, and its
+// searches.
 #include "zerofleet/training_targets.h"
 
 #include <array>
@@ -7,7 +8,9 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <stdexcept>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "check.h"
@@ -18,6 +21,18 @@ namespace zerofleet {
 namespace {
 
 using test::check;
+using test::check_near;
+
+template <class Call>
+void check_invalid(Call&& call, std::string_view reason) {
+  try {
+    call();
+  } catch (const std::invalid_argument& error) {
+    check(std::string_view(error.what()).find(reason) != std::string_view::npos);
+    return;
+  }
+  check(false);
+}
 
 constexpr std::size_t kRows = 400;
 
@@ -214,6 +229,77 @@ void each_target_alone() {
   check(width("othello", {.final_planes = true}) == 64);
   check(width("othello", {.final_score = true}) == 1);
   check(width("connect_four", {.final_planes = true, .final_score = true}) == 0);
+  check(width("connect_four", {.root_value = true}) == 1);
+  check(width("connect_four", {.search_surprise = true, .plies_to_end = true}) == 2);
+}
+
+void surprise_by_hand() {
+  const std::array<std::int32_t, 3> weights = {2, 1, 1};
+  const auto surprise = [&](std::array<float, 3> priors) {
+    return search_surprise(weights, priors, 5);
+  };
+  check(surprise({0.5f, 0.25f, 0.25f}) == 0.0f);
+  // 1/2 log (1/2 / 1/4) + 1/4 log (1/4 / 1/2) + 1/4 log (1/4 / 1/4) = 1/4 log 2
+  check_near(surprise({0.25f, 0.5f, 0.25f}), 0.25 * kLn2, 1e-7);
+  // A prior of 0 counts as 2^-24: 1/2 log 2^23 + 1/4 log 1/2 + 1/4 log 1/2 = 11 log 2
+  check_near(surprise({0.0f, 0.5f, 0.5f}), 11 * kLn2, 1e-6);
+  check(surprise({0.0f, 0.0f, 0.0f}) == 0.0f);  // an imported move
+  check_invalid([&] { surprise({0.5f, kNoTarget, 0.5f}); }, "ply 5: a prior is not in [0, 1]");
+  check_invalid([&] { surprise({1.5f, 0.0f, 0.0f}); }, "ply 5: a prior is not in [0, 1]");
+}
+
+// Both kinds of buffer give the same targets of the searches, next to those that were there before.
+template <class AnyRules>
+void check_searches(ReplayBuffer& buffer, const AnyRules& rules, AuxiliaryTargets targets) {
+  WeightedGame game = walls(rules, true);
+  const std::size_t plies = game.actions.size();
+  std::vector<float> root_value, priors(game.legal.size(), 0.125f);
+  for (std::size_t ply = 0; ply < plies; ++ply) {
+    root_value.push_back(static_cast<float>(ply) / 16 - 0.5f);
+  }
+  StoredGame view = game.view();
+  check_invalid([&] { buffer.add(view); }, "root_value is missing");
+  view.root_value = root_value;
+  if (targets.search_surprise) {
+    check_invalid([&] { buffer.add(view); }, "priors is missing");
+    view.priors = std::span<const float>(priors).first(3);
+    check_invalid([&] { buffer.add(view); }, "priors has 3 entries");
+    priors[static_cast<std::size_t>(game.offsets[7])] = -1.0f;
+    view.priors = priors;
+    check_invalid([&] { buffer.add(view); }, "ply 7: a prior is not in [0, 1]");
+    priors[static_cast<std::size_t>(game.offsets[7])] = 0.125f;
+  }
+  check(buffer.positions() == 0);
+  for (int i = 0; i < 2; ++i) buffer.add(view);  // the first one leaves
+  check_rows(buffer, rules, game, [&](std::size_t ply, int symmetry) {
+    std::vector<float> expected;
+    if (targets.opponent_policy) {
+      expected = game.policy(rules, ply + 1, symmetry, ply + 1 < plies);
+    }
+    if (targets.final_planes) expected.resize(expected.size() + 25, kNoTarget);
+    if (targets.final_score) expected.push_back(kNoTarget);
+    if (targets.root_value) expected.push_back(root_value[ply]);
+    if (targets.search_surprise) {
+      const auto weights = view.policy_weights_at(ply);
+      expected.push_back(search_surprise(weights, view.priors_at(ply), ply));
+    }
+    if (targets.plies_to_end) expected.push_back(static_cast<float>(plies - ply));
+    return expected;
+  });
+}
+
+void searches_of_a_game() {
+  AuxiliaryTargets everything = kAll;
+  everything.root_value = everything.search_surprise = everything.plies_to_end = true;
+  for (const AuxiliaryTargets& targets :
+       {everything, AuxiliaryTargets{.root_value = true}, AuxiliaryTargets{.plies_to_end = true},
+        AuxiliaryTargets{.final_score = true, .search_surprise = true}}) {
+    const FixedRules<Go<5>> rules("go", Go<5>(GoRules{0.5f, true, 50}));
+    ReplayBufferOf<Go<5>> buffer(rules, {.max_positions = 100, .max_games = 1}, 0.5, targets);
+    check_searches(buffer, rules, targets);
+    const DynamicGame& dynamic = dynamic_game("go(size=5,komi=0.5)");
+    check_searches(*make_replay_buffer(dynamic.name(), {100, 1}, 0.5, targets), dynamic, targets);
+  }
 }
 
 }  // namespace
@@ -226,5 +312,7 @@ int main() {
       {"endings of a fixed game", endings_of_a_fixed_game},
       {"endings behind virtual calls", endings_behind_virtual_calls},
       {"each target alone", each_target_alone},
+      {"surprise by hand", surprise_by_hand},
+      {"searches of a game", searches_of_a_game},
   });
 }

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 import torch
@@ -17,7 +17,11 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 TARGETS = ("soft_policy", "opponent_policy", "final_planes", "final_score")
-"""Targets that a network can learn in addition to policy and value."""
+"""Targets that a weight in ``[trainer]`` adds to policy and value."""
+SEARCH_TARGETS = ("root_value", "search_surprise", "plies_to_end")
+"""Targets that only ``Network.extra_targets`` adds."""
+DRAWN_TARGETS = (*TARGETS[1:], *SEARCH_TARGETS)
+"""Targets that the replay buffer provides, in the order of a batch's columns."""
 
 
 class BoardShape(Protocol):
@@ -58,25 +62,24 @@ class Shapes:
     """Planes that describe the game's end, such as ownership in Go."""
     has_final_score: bool = False
     targets: Mapping[str, int] = field(default_factory=dict[str, int])
-    """Targets with a weight above 0 in ``[trainer]``, in addition to policy and value, and how many
-    numbers each has for a position: ``soft_policy``, ``opponent_policy``, ``final_planes`` and
-    ``final_score``, as far as the game has them."""
+    """Targets in addition to policy and value, and how many numbers each has for a position. They
+    are those with a weight above 0 in ``[trainer]``, and ``Network.extra_targets``, as far as the
+    game has them."""
 
     @classmethod
     def of(cls, game: BoardShape, targets: Sequence[str] = ()) -> Shapes:
         """Return the sizes of a game."""
         planes, rows, columns = game.observation_shape
-        final = (game.num_final_planes * rows * columns, int(game.has_final_score))
-        widths = dict(zip(TARGETS, (game.num_actions, game.num_actions, *final), strict=True))
-        return cls(
+        shapes = cls(
             planes=planes,
             rows=rows,
             columns=columns,
             num_actions=game.num_actions,
             final_planes=game.num_final_planes,
             has_final_score=game.has_final_score,
-            targets={name: width for name, width in widths.items() if name in targets and width},
         )
+        offered = shapes.offered_targets
+        return replace(shapes, targets={name: offered[name] for name in offered if name in targets})
 
     @property
     def observation_shape(self) -> tuple[int, int, int]:
@@ -84,9 +87,21 @@ class Shapes:
         return self.planes, self.rows, self.columns
 
     @property
+    def offered_targets(self) -> dict[str, int]:
+        """All targets that the game has, and how many numbers each has for a position."""
+        widths = {
+            "soft_policy": self.num_actions,
+            "opponent_policy": self.num_actions,
+            "final_planes": self.final_planes * self.points,
+            "final_score": int(self.has_final_score),
+            **dict.fromkeys(SEARCH_TARGETS, 1),
+        }
+        return {name: width for name, width in widths.items() if width}
+
+    @property
     def drawn_targets(self) -> dict[str, int]:
         """The targets that the replay buffer provides, in the order of a batch's columns."""
-        return {name: width for name, width in self.targets.items() if name != "soft_policy"}
+        return {name: self.targets[name] for name in DRAWN_TARGETS if name in self.targets}
 
     @property
     def points(self) -> int:
@@ -111,8 +126,23 @@ class Targets:
     value: Tensor
     """``[batch]``, result or lambda-return for the player to move, in [-1, 1] (z)."""
     named: Mapping[str, Tensor]
-    """The part of ``Shapes.targets`` that the replay buffer provides, each ``[batch, numbers]``. A
-    position without the target has NaN."""
+    """Targets of ``Shapes.targets`` that the replay buffer provides, for the player to move. A
+    position without the target has NaN.
+
+    - ``opponent_policy`` ``[batch, num_actions]``: policy target of the next ply. NaN if the same
+      player moves again, or if the next ply had no full search.
+    - ``final_planes`` ``[batch, final_planes * rows * columns]``: owner of each point at the end, 1
+      the player to move, -1 the opponent, 0 nobody. NaN if a player resigned.
+    - ``final_score`` ``[batch, 1]``: final lead in points. NaN if a player resigned.
+    - ``root_value`` ``[batch, 1]`` in [-1, 1]: value of the position after the search. Moves of an
+      imported game have the game's result.
+    - ``search_surprise`` ``[batch, 1]``: KL divergence of ``policy`` from the network's policy
+      before the search, without noise, in nats (KataGo, docs/KataGoMethods.md, "Policy Surprise
+      Weighting"). At least 0, and at most 24 log 2 = 16.6, because a prior below 2^-24 counts as
+      2^-24. Moves of an imported game have 0.
+    - ``plies_to_end`` ``[batch, 1]``: number of plies from the position to the end of its game, at
+      least 1. A game also ends when a player resigns, or where a result was given.
+    """
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -146,6 +176,10 @@ class Network(nn.Module):
     training_only: ClassVar[tuple[str, ...]] = ()
     """Names of submodules that only ``Outputs.named`` needs. The published network has None in
     their place."""
+    extra_targets: ClassVar[tuple[str, ...]] = ()
+    """Targets that ``losses`` needs in addition to policy and value, by their names in
+    ``Targets.named``. Weights in ``[trainer]`` may add more. A target that the game lacks is left
+    out."""
 
     def __init__(self, shapes: Shapes) -> None:
         super().__init__()

@@ -217,7 +217,7 @@ def test_positions_are_what_the_trainer_samples(
     folder = tmp_path / "planes"
     exported(run_file, "--planes", "--folder", folder, "--database-url", database_url)
     table = pq.read_table(folder / "positions").to_pylist()
-    buffer = empty_buffer(run, 10_000)
+    buffer = empty_buffer(run, 10_000, run.trainer.drawn_targets)
     uids: list[str] = []
     with Database(database_url) as database:
         for game in database.read_games("c4", 0, 1000, ("root_value",)).games:

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from typer.testing import CliRunner
+from zerofleet_core import ReplayBuffer
 
 from tests.integration.conftest import Train
 from tests.support.databases import DatabaseTemplate
@@ -530,6 +531,17 @@ def test_lines_of_actions_become_samples(
     batch = window.sample(256, seed=3)
     assert set(np.asarray(batch[2]).tolist()) <= {1.0, -1.0, 0.0}
     assert np.array_equal(np.asarray(batch[1]).max(axis=1), np.ones(256))
+    # A move without a search surprises nobody, and the root value is the result.
+    buffer = ReplayBuffer(
+        "tic_tac_toe", 100, 2, auxiliary=["root_value", "search_surprise", "plies_to_end"]
+    )
+    for game in database.read_games(run.name, 0, 1000, ("root_value", "priors")).games:
+        game.add_to(buffer)
+    *_, value, targets, ply, number = buffer.all_positions()
+    lengths = np.bincount(number)
+    expected = [value, np.zeros(14), lengths[number] - ply]
+    assert sorted(lengths.tolist()) == [5, 9]
+    np.testing.assert_array_equal(targets, np.stack(expected, 1))
     assert import_files(database_url, path, lines)[0] == 0  # a repetition changes nothing
     assert database.count_games("new", "given") == 2
 

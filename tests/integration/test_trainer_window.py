@@ -187,7 +187,7 @@ def test_positions_are_drawn_as_the_run_file_says(database: Database) -> None:
     window = Window(run, database, training(run))
     read(window)
     for held_out, buffer in ((False, window.trained), (True, window.held_out)):
-        direct = module.empty_buffer(run, 1_000, held_out=held_out)
+        direct = module.empty_buffer(run, 1_000)
         for game in games:
             if is_held_out(game.game_uid, 0.2) == held_out:
                 direct.add(
@@ -202,6 +202,37 @@ def test_positions_are_drawn_as_the_run_file_says(database: Database) -> None:
         drawn, expected = (each.sample_with_plies(200, 3) for each in (buffer, direct))
         for ours, theirs in zip(drawn, expected, strict=True):
             np.testing.assert_array_equal(ours, theirs)
+
+
+def test_targets_that_the_network_names_are_read(database: Database) -> None:
+    submitted = {game.game_uid: game for game in submit(database, range(30))}
+    network = {"name": "python:tests.support.own_networks:Searching"}
+    run = a_run(growing_window=False, held_out_share=0.0).model_dump() | {"network": network}
+    window = Window(run_from_values(run), database, training(run_from_values(run)))
+    read(window)
+    targets = ["root_value", "search_surprise", "plies_to_end"]
+    direct = module.empty_buffer(a_run(), 1_000, targets)
+    columns = module.asked_columns(a_run(), targets)
+    assert columns == ("root_value", "priors")
+    for stored in database.read_games("test", 0, 100).games:
+        assert stored.priors is None  # which only search_surprise needs
+        game = submitted[stored.game_uid].columns
+        direct.add(
+            game.action,
+            game.result or 0,
+            game.full_search,
+            game.offsets,
+            game.legal_actions,
+            game.policy_weights,
+            root_value=game.root_value,
+            priors=game.priors,
+        )
+    assert direct.positions == window.trained.positions > 50
+    for ours, theirs in zip(
+        window.sample(200, 3), direct.sample_with_auxiliary(200, 3), strict=True
+    ):
+        np.testing.assert_array_equal(ours, theirs)
+    assert window.held_out.auxiliary_width == 0
 
 
 def test_pages_are_smaller_where_searches_have_many_rows(

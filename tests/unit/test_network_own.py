@@ -13,6 +13,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from tests.support.own_networks import Searching
+from zerofleet.comparison.learning_loop import LearningLoop
 from zerofleet.config import (
     NetworkSection,
     Overrides,
@@ -25,6 +27,8 @@ from zerofleet.errors import ConfigError
 from zerofleet.games import spec
 from zerofleet.learning import Learner, make_network
 from zerofleet.learning.export import random_positions
+from zerofleet.learning.network_check import check_network
+from zerofleet.learning.window import draw
 from zerofleet.network import Network, Outputs, Shapes, Targets, data_losses
 
 GAME = "tic_tac_toe"
@@ -71,6 +75,14 @@ class WithLoss(Small):
     def losses(self, outputs: Outputs, targets: Targets) -> dict[str, Tensor]:
         error = (outputs.named["stones"] - outputs.named["count"]).square().mean()
         return data_losses(outputs, targets) | {"stones": error}
+
+
+class UnknownTarget(Small):
+    extra_targets = ("root_value", "regret")
+
+
+class TargetsOfAText(Small):
+    extra_targets: Any = "root_value"
 
 
 class WrongShape(Small):
@@ -220,6 +232,14 @@ def test_the_keys_of_the_class() -> None:
         ("TooLarge", {}, r"values must be in \[-1, 1\]"),
         ("NoWeights", {}, "the network has no weights to learn"),
         ("Unnamed", {}, "training_only names stones: give a tuple of names of submodules"),
+        (
+            "UnknownTarget",
+            {},
+            r"^UnknownTarget.extra_targets: unknown target 'regret'; known targets are "
+            r"opponent_policy, final_planes, final_score, root_value, search_surprise, "
+            r"plies_to_end$",
+        ),
+        ("TargetsOfAText", {}, r"give a tuple of names, such as \('root_value',\)"),
         ("TwoForms", {}, "the same form in training and in evaluation mode"),
         ("PlainOptions", {}, r"write @dataclass\(frozen=True\) above its Options"),
     ],
@@ -286,7 +306,9 @@ def test_a_loss_of_its_own_is_learnt_by_its_weight() -> None:
     [
         (
             "LossRaises",
-            r"LossRaises.losses fails: KeyError: 'opponent_policy' \(targets.named: none",
+            r"LossRaises.losses fails: KeyError: 'opponent_policy' \(targets.named: none; "
+            r"outputs.named: none\). Targets that LossRaises.extra_targets can name in this game: "
+            r"opponent_policy, root_value, search_surprise, plies_to_end",
         ),
         ("LossOfAFloat", "'mine' must be a tensor with one number"),
         ("LossOfRows", "'mine' must be a tensor with one number"),
@@ -307,6 +329,45 @@ def test_training_resumes_to_the_bit() -> None:
     after.restore({name: each.clone() for name, each in before.state().items()}, 3, 96)
     for learner in (straight, after):
         learner.train(cast("Any", batch()))
+    first, second = straight.state(), after.state()
+    assert first.keys() == second.keys()
+    assert all(torch.equal(first[name], second[name]) for name in first)
+
+
+def searching_run() -> RunConfig:
+    return run_from_values(
+        {
+            "name": "own",
+            "game": GAME,
+            "network": {"name": "python:tests.support.own_networks:Searching"},
+            "search": {"num_simulations": 8},
+            "selfplay": {"games_per_engine": 16},
+            "trainer": {"batch_size": 32, "min_positions": 64},
+        }
+    )
+
+
+def test_targets_of_searches_are_learnt_and_training_resumes_to_the_bit() -> None:
+    run = searching_run()
+    shapes = Learner(spec(GAME), run).network.shapes
+    assert shapes.drawn_targets == {"root_value": 1, "search_surprise": 1, "plies_to_end": 1}
+    loop = LearningLoop(run, "fp32")
+    while loop.learner.step < 5:
+        loop.turn()
+    assert set(loop.learner.auxiliary_losses) == set(Searching.extra_targets)
+    assert "further.weight" not in loop.learner.published.state_dict()
+    straight, before, after = (Learner(spec(GAME), run) for _ in range(3))
+    drawn = [draw(loop._window, 32, seed, symmetry=True) for seed in range(4)]
+    losses: list[dict[str, float]] = []
+    for step in range(60):
+        straight.train(drawn[step % 4])
+        losses.append(straight.auxiliary_losses)
+        if step < 30:
+            before.train(drawn[step % 4])
+    assert all(losses[-4][name] < losses[0][name] for name in Searching.extra_targets)
+    after.restore({name: each.clone() for name, each in before.state().items()}, 30, 30 * 32)
+    for step in range(30, 60):
+        after.train(drawn[step % 4])
     first, second = straight.state(), after.state()
     assert first.keys() == second.keys()
     assert all(torch.equal(first[name], second[name]) for name in first)
@@ -397,7 +458,13 @@ def test_check_network_says_what_it_found(tmp_path: Path) -> None:
     assert note.startswith("gradient: forgotten.weight, forgotten.bias begin without a gradient")
 
 
-@pytest.mark.parametrize("name", ["Perceptron", "Counting", "Grouped"])
+def test_check_network_has_the_targets_of_the_class() -> None:
+    said: list[str] = []
+    check_network(searching_run(), said.append)
+    assert said[-2].startswith("training: ")
+
+
+@pytest.mark.parametrize("name", ["Perceptron", "Counting", "Searching", "Grouped"])
 def test_the_classes_of_the_page_are_trained(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -407,5 +474,6 @@ def test_the_classes_of_the_page_are_trained(
     monkeypatch.syspath_prepend(str(tmp_path))  # pyright: ignore
     values = {"name": "own", "game": GAME, "network": f"python:nets_of_the_page:{name}"}
     learner = Learner(spec(GAME), run_from_values(values))
-    learner.train(cast("Any", batch()))
+    extra = (np.ones((32, 2), np.float32),) if name == "Searching" else ()
+    learner.train(cast("Any", (*batch(), *extra)))
     assert learner.published.predict(torch.zeros(2, 4, dtype=torch.uint8))[0].shape == (2, 9)

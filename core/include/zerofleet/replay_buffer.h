@@ -50,7 +50,7 @@ class ReplayBuffer {
 
   // Stores a game and returns its number of training positions: the plies with a full search.
   // Throws std::invalid_argument, naming ply and reason, if the game does not replay. Also throws
-  // it if targets need root values and the game has none.
+  // it if targets need root values or priors and the game has none.
   virtual int add(const StoredGame& game) = 0;
 
   virtual std::int64_t positions() const = 0;
@@ -77,7 +77,8 @@ class ReplayBufferOf final : public ReplayBuffer {
         limits_(limits),
         value_lambda_(value_lambda),
         learns_replies_(auxiliary.opponent_policy),
-        ending_targets_(rules, auxiliary.final_planes, auxiliary.final_score) {
+        ending_targets_(rules, auxiliary.final_planes, auxiliary.final_score),
+        search_targets_(auxiliary) {
     if (!(value_lambda >= 0.0 && value_lambda <= 1.0)) {
       throw std::invalid_argument("value_lambda must be in [0, 1]");
     }
@@ -88,7 +89,8 @@ class ReplayBufferOf final : public ReplayBuffer {
   int observation_bytes() const override { return rules_.observation_bytes(); }
   int num_actions() const override { return rules_.num_actions(); }
   int auxiliary_width() const override {
-    return (learns_replies_ ? num_actions() : 0) + ending_targets_.width();
+    return (learns_replies_ ? num_actions() : 0) + ending_targets_.width() +
+           search_targets_.width();
   }
 
   void set_max_positions(std::int64_t max_positions) override {
@@ -110,6 +112,7 @@ class ReplayBufferOf final : public ReplayBuffer {
     }
     Ending ending;
     PackedGame stored = checked(game, returns, ending);
+    const Searches searches = search_targets_.read(game);
     lambda_returns(returns, value_lambda_, game.result);
     const std::unique_lock lock(mutex_);
     for (std::size_t ply = 0; ply < game.action.size(); ++ply) {
@@ -135,6 +138,10 @@ class ReplayBufferOf final : public ReplayBuffer {
     games_.push_back(stored.copy(&memory_));
     if (ending_targets_.width() > 0) {
       endings_.push_back({.planes = {ending.planes, &memory_}, .score = ending.score});
+    }
+    if (search_targets_.needs_searches()) {
+      searches_.push_back({.root_values = {searches.root_values, &memory_},
+                           .surprises = {searches.surprises, &memory_}});
     }
     total_positions_ += added;
     drop_oldest();
@@ -275,6 +282,7 @@ class ReplayBufferOf final : public ReplayBuffer {
       games_.pop_front();
       starts_.erase(games_dropped_);
       if (!endings_.empty()) endings_.pop_front();
+      if (!searches_.empty()) searches_.pop_front();
       ++games_dropped_;
     }
   }
@@ -354,13 +362,20 @@ class ReplayBufferOf final : public ReplayBuffer {
     const auto width = static_cast<std::size_t>(auxiliary_width());
     const auto targets = batch.auxiliary_targets.subspan(row * width, width);
     const auto ended = static_cast<std::size_t>(ending_targets_.width());
-    const auto policy = targets.first(width - ended);
+    const auto searched = static_cast<std::size_t>(search_targets_.width());
+    const auto policy = targets.first(width - ended - searched);
     std::ranges::fill(policy, stored.is_answered ? 0.0f : kNoTarget);
     if (!policy.empty() && stored.is_answered) {
       write_policy(stored, first_weight, replies, symmetry, policy.data());
     }
-    if (ended == 0) return;
-    ending_targets_.write(endings_[place_of(stored)], to_play, symmetry, targets.last(ended));
+    const std::size_t place = place_of(stored);
+    if (ended > 0) {
+      ending_targets_.write(endings_[place], to_play, symmetry,
+                            targets.subspan(policy.size(), ended));
+    }
+    if (searched == 0) return;
+    search_targets_.write(searches_.empty() ? nullptr : &searches_[place], stored.number,
+                          games_[place].actions.size() - stored.ply, targets.last(searched));
   }
 
   void write_origin(const PackedPosition& stored, std::size_t row,
@@ -376,6 +391,7 @@ class ReplayBufferOf final : public ReplayBuffer {
   double value_lambda_;
   bool learns_replies_;
   EndingTargets<G> ending_targets_;
+  SearchTargets search_targets_;
   mutable std::shared_mutex mutex_;
   // Long-lived data gets large memory blocks of its own. Scattered over the heap among the tensors
   // of the training steps, it would leave holes that no tensor fits in. A process of 400 MB would
@@ -383,7 +399,8 @@ class ReplayBufferOf final : public ReplayBuffer {
   std::pmr::unsynchronized_pool_resource memory_;
   std::pmr::deque<PackedGame> games_{&memory_};          // oldest first
   std::pmr::deque<PackedPosition> positions_{&memory_};  // oldest first
-  std::pmr::deque<Ending> endings_{&memory_};  // of the games; empty if no target needs them
+  std::pmr::deque<Ending> endings_{&memory_};     // of the games; empty if no target needs them
+  std::pmr::deque<Searches> searches_{&memory_};  // of the games; empty if no target needs them
   // Start positions by the number of their game; a game without one began at the usual start.
   std::pmr::unordered_map<std::uint64_t, std::pmr::string> starts_{&memory_};
   std::uint64_t games_dropped_ = 0;

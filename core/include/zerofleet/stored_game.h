@@ -24,6 +24,7 @@ struct StoredGame {
   std::span<const Action> legal_actions;
   std::span<const std::int32_t> policy_weights;  // the training target, up to scale
   std::span<const float> root_value = {};        // [plies] for the player to move; empty: unknown
+  std::span<const float> priors = {};            // the network's policy; empty: unknown
   bool resigned = false;                         // the player to move at the end resigned
   bool adjudicated = false;                      // the result was given, whatever the end shows
   std::string_view start = {};                   // start position; empty: the usual one
@@ -33,6 +34,9 @@ struct StoredGame {
   }
   std::span<const std::int32_t> policy_weights_at(std::size_t ply) const {
     return policy_weights.subspan(first_child(ply), children(ply));
+  }
+  std::span<const float> priors_at(std::size_t ply) const {
+    return priors.subspan(first_child(ply), children(ply));
   }
 
  private:
@@ -74,6 +78,9 @@ inline void check_columns(const StoredGame& game) {
   require(game.policy_weights.size() == children,
           "policy_weights has " + std::to_string(game.policy_weights.size()) +
               " entries, the last offset is " + std::to_string(children));
+  require(game.priors.empty() || game.priors.size() == children,
+          "priors has " + std::to_string(game.priors.size()) + " entries, the last offset is " +
+              std::to_string(children));
 }
 
 // Throws std::invalid_argument unless this ply's table lists every legal action in ascending order,

@@ -8,9 +8,13 @@
 #include <memory_resource>
 #include <ranges>
 #include <span>
+#include <stdexcept>
+#include <string>
 #include <vector>
 
+#include "zerofleet/portable_math.h"
 #include "zerofleet/rules.h"
+#include "zerofleet/stored_game.h"
 
 namespace zerofleet {
 
@@ -39,6 +43,10 @@ struct AuxiliaryTargets {
   // result was given.
   bool final_planes = false;
   bool final_score = false;
+
+  bool root_value = false;       // the search's value of the position
+  bool search_surprise = false;  // KL(policy target || prior); see the function of this name
+  bool plies_to_end = false;     // plies until the game ended or a player resigned, at least 1
 };
 
 // Rows of a training batch, one for each sampled position.
@@ -118,6 +126,90 @@ class EndingTargets {
   Rules<G> rules_;
   int plane_points_;
   bool has_score_;
+};
+
+// KL(policy target || prior) in nats: how far the search moved the policy away from the network's
+// (KataGo, docs/KataGoMethods.md, "Policy Surprise Weighting"). `weights` are the target up to
+// scale. 0 if every prior is 0: the move had no search. Throws std::invalid_argument, naming the
+// ply, if a prior is not in [0, 1].
+inline float search_surprise(std::span<const std::int32_t> weights, std::span<const float> priors,
+                             std::size_t ply) {
+  constexpr double kLeastPrior = 0x1p-24;  // the smallest above 0 that the prediction cache keeps
+  double total = 0.0;
+  double expected = 0.0;
+  for (std::size_t i = 0; i < weights.size(); ++i) {
+    if (!(priors[i] >= 0.0f && priors[i] <= 1.001f)) {  // rounding may exceed 1
+      throw std::invalid_argument("ply " + std::to_string(ply) + ": a prior is not in [0, 1]");
+    }
+    total += weights[i];
+    expected += static_cast<double>(priors[i]);
+  }
+  if (expected == 0.0) return 0.0f;
+  double surprise = 0.0;
+  for (std::size_t i = 0; i < weights.size(); ++i) {
+    if (weights[i] == 0) continue;
+    const double share = weights[i] / total;
+    const double prior = std::max(static_cast<double>(priors[i]), kLeastPrior);
+    surprise += share * portable_log(share / prior);
+  }
+  return static_cast<float>(std::max(0.0, surprise));  // rounded priors may sum to more than 1
+}
+
+// Figures of the searches at a game's training positions. Empty unless a target needs them.
+struct Searches {
+  std::pmr::vector<float> root_values = {};  // [positions] for the player to move
+  std::pmr::vector<float> surprises = {};    // [positions]
+};
+
+// Targets from the search of a position and from the length of its game, in the order of
+// AuxiliaryTargets.
+class SearchTargets {
+ public:
+  explicit SearchTargets(const AuxiliaryTargets& targets)
+      : root_value_(targets.root_value),
+        surprise_(targets.search_surprise),
+        plies_to_end_(targets.plies_to_end) {}
+
+  // Number of targets in one row.
+  int width() const { return int{root_value_} + int{surprise_} + int{plies_to_end_}; }
+
+  bool needs_searches() const { return root_value_ || surprise_; }
+
+  // Returns the figures of a game that has been checked. Throws std::invalid_argument if a column
+  // that they need is missing, or if a prior is not in [0, 1].
+  Searches read(const StoredGame& game) const {
+    require(root_value_, game.root_value, game, "root_value");
+    require(surprise_, game.priors, game, "priors");
+    Searches searches;
+    for (std::size_t ply = 0; ply < game.action.size(); ++ply) {
+      if (!game.full_search[ply]) continue;
+      if (root_value_) searches.root_values.push_back(game.root_value[ply]);
+      if (!surprise_) continue;
+      searches.surprises.push_back(
+          search_surprise(game.policy_weights_at(ply), game.priors_at(ply), ply));
+    }
+    return searches;
+  }
+
+  // Writes the targets [width] of a game's position `number`, whose game lasts so many plies more.
+  void write(const Searches* searches, std::size_t number, std::size_t plies_to_end,
+             std::span<float> targets) const {
+    auto target = targets.begin();
+    if (root_value_) *target++ = searches->root_values[number];
+    if (surprise_) *target++ = searches->surprises[number];
+    if (plies_to_end_) *target = static_cast<float>(plies_to_end);
+  }
+
+ private:
+  static void require(bool is_target, std::span<const float> column, const StoredGame& game,
+                      const std::string& name) {
+    if (!is_target || !column.empty() || game.action.empty()) return;
+    throw std::invalid_argument(name + " is missing: a target needs it");
+  }
+
+  bool root_value_;
+  bool surprise_;
+  bool plies_to_end_;
 };
 
 }  // namespace zerofleet

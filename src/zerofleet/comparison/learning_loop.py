@@ -171,9 +171,6 @@ class LearningLoop:
         self.run = run
         spec, settings = games.spec(run.game.name), run.trainer
         self._models = LoopModels(run, spec, precision)
-        held_out = held_out_limit(settings, settings.window_positions, run.overfit.min_positions)
-        self._window = empty_buffer(run, settings.window_positions)
-        self._held_out = empty_buffer(run, held_out, held_out=True)
         self.bucket = TrainBucket(settings.samples_per_position)
         search = selfplay_search(run)
         self.engine = SelfPlay(spec.name, run.selfplay.games_per_engine, search, run.seed)
@@ -189,6 +186,10 @@ class LearningLoop:
         """CPU-seconds of this process by part: self-play, gradient steps, and making models."""
         with self._counting("train"):
             self.learner = Learner(spec, run)
+        targets = list(self.learner.network.shapes.drawn_targets)
+        self._window = empty_buffer(run, settings.window_positions, targets)
+        held_out = held_out_limit(settings, settings.window_positions, run.overfit.min_positions)
+        self._held_out = empty_buffer(run, held_out)
         self.model: LoopModel = self._publish(1)
         self._begin(run.selfplay.games_per_engine)
 
@@ -359,6 +360,7 @@ def _add(buffer: ReplayBuffer, game: GameColumns) -> int:
         game.legal_actions,
         game.policy_weights,
         root_value=game.root_value,
+        priors=game.priors,
         resigned=game.reason == "resign",
         start=game.start,
     )

@@ -24,12 +24,12 @@ from zerofleet.database.connection import ConnectionPool
 from zerofleet.errors import RecordRejectedError
 from zerofleet.records import DTYPES
 
-AskedColumn = Literal["to_play", "root_value"]
+AskedColumn = Literal["to_play", "root_value", "priors"]
 """A column that not every run's targets need; it is read only on request, because reading costs."""
 
 # Columns of a game that the trainer reads for each ply.
 _PLY_COLUMNS = ("action", "full_search", "to_play", "root_value")
-_ACTION_COLUMNS = ("legal_actions", "visit_counts", "policy_weights")
+_ACTION_COLUMNS = ("legal_actions", "visit_counts", "priors", "policy_weights")
 
 
 def _wanted(columns: Sequence[str], asked: Sequence[AskedColumn]) -> list[str]:
@@ -130,6 +130,7 @@ class StoredGame:
     root_value: NDArray[np.float32] | None = None  # [plies], on request
     start: str = ""  # start position; empty: the usual one
     to_play: NDArray[np.int8] | None = None  # [plies], on request
+    priors: NDArray[np.float32] | None = None  # [offsets[-1]], on request
     given: bool = False  # the run did not play it
 
     @property
@@ -156,6 +157,7 @@ class StoredGame:
             self.legal_actions,
             self.policy_weights,
             root_value=self.root_value,
+            priors=self.priors,
             resigned=self.resigned,
             start=self.start,
             adjudicated=self.adjudicated,

@@ -19,7 +19,15 @@ from zerofleet.errors import ConfigError
 from zerofleet.games.python_game import import_class
 from zerofleet.learning.optimizer import check_factor, rate_factor
 from zerofleet.learning.residual import BoardNetwork
-from zerofleet.network import BoardShape, Network, Outputs, ParameterGroup, Shapes, Targets
+from zerofleet.network import (
+    DRAWN_TARGETS,
+    BoardShape,
+    Network,
+    Outputs,
+    ParameterGroup,
+    Shapes,
+    Targets,
+)
 
 
 def make_network(
@@ -31,31 +39,31 @@ def make_network(
         game: sizes of the game.
         section: the ``[network]`` section of the run file.
         seed: seed of the first weights, which depend on nothing else.
-        targets: targets in addition to policy and value. A target that the game does not have is
-            ignored.
+        targets: targets in addition to policy, value and ``extra_targets`` of the class. A target
+            that the game does not have is ignored.
 
     Raises:
         ConfigError: the network does not fit the game, there is no such class, or the class cannot
             be built with its options.
     """
-    shapes = Shapes.of(game, targets)
     with torch.random.fork_rng(devices=[]):  # pyright: ignore[reportUnknownMemberType]
         torch.manual_seed(seed)  # pyright: ignore[reportUnknownMemberType]
         if section.is_own:
-            network = _own_network(section, shapes)
+            network = _own_network(section, game, targets)
             _check_weights(network)
-            bits = math.prod(shapes.observation_shape)
+            bits = math.prod(network.shapes.observation_shape)
             check_outputs(network, torch.zeros(2, -(-bits // 8), dtype=torch.uint8))
             return network
-        return BoardNetwork(shapes, section)
+        return BoardNetwork(Shapes.of(game, targets), section)
 
 
-def _own_network(section: NetworkSection, shapes: Shapes) -> Network:
+def _own_network(section: NetworkSection, game: BoardShape, targets: Sequence[str]) -> Network:
     name = section.name
     kind = import_class(name, "network", "python:examples.networks:Transformer")
     if not issubclass(kind, Network):
         raise ConfigError(f"network '{name}': derive the class from zerofleet.network.Network")
     options = _options(name, kind, section.options)
+    shapes = Shapes.of(game, [*targets, *_extra_targets(kind)])
     try:
         return kind(shapes, options)  # pyright: ignore[reportCallIssue]
     except ConfigError:
@@ -65,6 +73,22 @@ def _own_network(section: NetworkSection, shapes: Shapes) -> Network:
             f"network '{name}': __init__(shapes, options) fails with {shapes} and {options}: "
             f"{type(error).__name__}: {error}"
         ) from error
+
+
+def _extra_targets(kind: type[Network]) -> tuple[str, ...]:
+    """Return the targets that a class names.
+
+    Raises:
+        ConfigError: they are no tuple, or no target has such a name.
+    """
+    label, known = f"{kind.__name__}.extra_targets", ", ".join(DRAWN_TARGETS)
+    names = cast("object", kind.extra_targets)
+    if not isinstance(names, tuple):
+        raise ConfigError(f"{label}: give a tuple of names, such as ('root_value',)")
+    for each in cast("tuple[object, ...]", names):
+        if each not in DRAWN_TARGETS:
+            raise ConfigError(f"{label}: unknown target {each!r}; known targets are {known}")
+    return kind.extra_targets
 
 
 def _options(name: str, kind: type[Network], given: dict[str, Any]) -> object:
@@ -236,10 +260,12 @@ def checked_losses(network: Network, outputs: Outputs, targets: Targets) -> dict
     try:
         losses = network.losses(outputs, targets)
     except Exception as error:
-        known = ", ".join(targets.named) or "none; a weight above 0 in [trainer] adds one"
+        offered = [each for each in DRAWN_TARGETS if each in network.shapes.offered_targets]
         raise ConfigError(
-            f"{name}.losses fails: {type(error).__name__}: {error} (targets.named: {known}; "
-            f"outputs.named: {', '.join(outputs.named) or 'none'})"
+            f"{name}.losses fails: {type(error).__name__}: {error} "
+            f"(targets.named: {', '.join(targets.named) or 'none'}; "
+            f"outputs.named: {', '.join(outputs.named) or 'none'}). "
+            f"Targets that {name}.extra_targets can name in this game: {', '.join(offered)}"
         ) from error
     if not isinstance(losses, dict) or not losses:  # pyright: ignore[reportUnnecessaryIsInstance]
         raise ConfigError(f"{name}.losses must return a dictionary of losses by their names")

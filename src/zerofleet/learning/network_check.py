@@ -82,10 +82,23 @@ def _batch(spec: GameSpec, network: Network) -> TrainBatch:
     observations = random_positions(spec, _POSITIONS, generator)
     policy = generator.dirichlet(np.full(spec.num_actions, 0.1), _POSITIONS).astype(np.float32)
     value = generator.choice(np.array([-1, 0, 1], np.float32), _POSITIONS)
-    width = sum(network.shapes.drawn_targets.values())
-    if not width:
+    widths = network.shapes.drawn_targets
+    if not widths:
         return observations, policy, value
-    return observations, policy, value, np.zeros((_POSITIONS, width), np.float32)
+    columns = [_column(name, width, generator) for name, width in widths.items()]
+    return observations, policy, value, np.concatenate(columns, 1)
+
+
+def _column(name: str, width: int, generator: np.random.Generator) -> NDArray[np.float32]:
+    """Return a target ``[positions, width]``: zeros, or random numbers of its range."""
+    size = (_POSITIONS, width)
+    if name == "root_value":
+        return generator.uniform(-1, 1, size).astype(np.float32)
+    if name == "search_surprise":
+        return generator.exponential(0.3, size).astype(np.float32)
+    if name == "plies_to_end":
+        return generator.integers(1, 60, size).astype(np.float32)
+    return np.zeros(size, np.float32)
 
 
 def _check_gradients(learner: Learner, batch: TrainBatch, say: Callable[[str], object]) -> None:

@@ -233,13 +233,14 @@ class Window:
         self.blocker: WindowBlocker | None = None
         """The open transaction that keeps stored games from being read."""
         self.rejected = 0
-        self._asked = asked_columns(run)
+        targets = list(training.learner.network.shapes.drawn_targets)
+        self._asked = asked_columns(run, targets)
         self.restarts = RestartBuffer() if run.selfplay.restart_share else None
         """Where the player was most wrong; None: games do not restart."""
-        self.trained = empty_buffer(run, settings.window_positions)
+        self.trained = empty_buffer(run, settings.window_positions, targets)
         self._least_held_out = run.overfit.min_positions
         most_held_out = held_out_limit(settings, settings.window_positions, self._least_held_out)
-        self.held_out = empty_buffer(run, most_held_out, held_out=True)
+        self.held_out = empty_buffer(run, most_held_out)
 
     @property
     def limit(self) -> int:
@@ -376,11 +377,16 @@ class Window:
         _log.warning("game_rejected", game_uid=str(game_uid), reason=reason)
 
 
-def empty_buffer(run: RunConfig, most_positions: int, *, held_out: bool = False) -> ReplayBuffer:
+def empty_buffer(run: RunConfig, most_positions: int, targets: Sequence[str] = ()) -> ReplayBuffer:
     """Return the buffer of a run before its first game.
 
     Validation positions are drawn by the same rules as training positions, because their losses are
     compared.
+
+    Args:
+        run: its game, the window's limit in games and lambda.
+        most_positions: the limit in positions.
+        targets: targets in addition to policy and value, which only training positions need.
     """
     settings = run.trainer
     return ReplayBuffer(
@@ -388,15 +394,19 @@ def empty_buffer(run: RunConfig, most_positions: int, *, held_out: bool = False)
         most_positions,
         settings.window_games,
         value_lambda=settings.value_lambda,
-        auxiliary=[] if held_out else settings.drawn_targets,
+        auxiliary=list(targets),
     )
 
 
-def asked_columns(run: RunConfig) -> tuple[AskedColumn, ...]:
+def asked_columns(run: RunConfig, targets: Sequence[str] = ()) -> tuple[AskedColumn, ...]:
     """Return the columns of a game that this run's targets and restarts need in addition."""
-    if run.selfplay.restart_share:
-        return ("to_play", "root_value")
-    return ("root_value",) if run.trainer.value_lambda < 1 else ()
+    restarts = bool(run.selfplay.restart_share)
+    needed: dict[AskedColumn, bool] = {
+        "to_play": restarts,
+        "root_value": restarts or run.trainer.value_lambda < 1 or "root_value" in targets,
+        "priors": "search_surprise" in targets,
+    }
+    return tuple(name for name, is_needed in needed.items() if is_needed)
 
 
 def draw(buffer: ReplayBuffer, batch_size: int, seed: int, *, symmetry: bool) -> TrainBatch:
