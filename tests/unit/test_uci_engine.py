@@ -45,6 +45,8 @@ class FirstLegal:
     """Wants the first legal action; each search shows a table, then is complete or waits."""
 
     def __init__(self, *, complete: bool = True) -> None:
+        self.may_begin = asyncio.Event()
+        self.may_begin.set()
         self.asked: list[tuple[str, list[int], int]] = []
         self.actions: list[list[int]] = []
         self.closed = 0
@@ -66,6 +68,7 @@ class FirstLegal:
         if self.error is not None:
             raise self.error
         try:
+            await self.may_begin.wait()
             yield table(State(game, position, start))
             if not self._complete:
                 await asyncio.Event().wait()
@@ -266,6 +269,24 @@ async def test_stop_ends_an_endless_search_at_once() -> None:
         session.lines.put_nowait(None)
         await running
         assert session.text.count("bestmove") == 1
+
+
+async def test_stop_before_the_first_table_ends_the_search_with_it() -> None:
+    player = FirstLegal(complete=False)
+    player.may_begin.clear()
+    session = Session(player)
+    running = asyncio.create_task(session.engine.run(session.lines))
+    session.send("go infinite")
+    session.send("stop")
+    await session.until_searching(player)
+    for _ in range(20):  # the engine has seen both lines
+        await asyncio.sleep(0)
+    assert "bestmove" not in session.text
+    player.may_begin.set()
+    await session.until("bestmove ")
+    session.lines.put_nowait(None)
+    await running
+    assert player.closed == 1
 
 
 @pytest.mark.parametrize(

@@ -318,8 +318,8 @@ class _RunningSearch:
         try:
             while not self._is_over(reader):
                 left = None if self._deadline is None else self._deadline - time.monotonic()
-                # Without a table there is no move yet, whatever the clock says.
-                if left is not None and left <= 0:
+                # Without a table there is no move yet, whatever the clock or the controller says.
+                if self._stopped or (left is not None and left <= 0):
                     left = _TABLE_SECONDS
                 change = asyncio.create_task(self._changed.wait())
                 waited = {change} if reader.done() else {change, reader}
