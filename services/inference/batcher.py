@@ -31,7 +31,7 @@ _log = structlog.get_logger()
 
 QUEUE_WAIT_BOUNDS = (0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)  # seconds
 _MOST_FAILURES = 3  # batches of a model in a row; fewer may be a passing fault
-_HALF_INFINITY = 0x7C00  # bits of an FP16 infinity; those of a NaN are above
+_HALF_INFINITY = 0x7C00  # bits of an FP16 infinity; a NaN has larger ones
 
 
 @dataclass(slots=True, eq=False)
