@@ -15,7 +15,7 @@ from zerofleet.errors import ConfigError, ZerofleetError
 
 WIDTH = 160  # wider than most terminals: figures that are cut off are useless
 
-GAME_HELP = "connect_four, go9, tic_tac_toe, or any game such as 'go(size=13)'"
+GAME_HELP = "connect_four, go9, tic_tac_toe, chess, or any game such as 'go(size=13)'"
 
 Row = dict[str, object]
 Columns = Mapping[str, tuple[str, str]]

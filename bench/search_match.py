@@ -27,7 +27,7 @@ from bench.report import Row, parser, positive, show, told
 from bench.workloads import Workload
 from zerofleet.config import run_from_values
 from zerofleet.errors import ConfigError
-from zerofleet.match.play_match import draw_openings
+from zerofleet.match.play_match import draw_openings, draw_starts
 from zerofleet.models.runtime import CPU
 from zerofleet.models.session import ModelSession, open_session
 from zerofleet.prediction import PRECISIONS
@@ -74,12 +74,19 @@ def play(workload: Workload, options: argparse.Namespace) -> list[Row]:
         _search(workload.game, base, [*options.both, *options.first]),
         _search(workload.game, base, [*options.both, *options.second]),
     ]
-    openings = draw_openings(
-        workload.game, options.opening_plies, math.ceil(options.games / 2), options.seed
-    )
+    pairs = math.ceil(options.games / 2)
+    starts = draw_starts(workload.game, pairs, options.seed)
+    openings = draw_openings(workload.game, options.opening_plies, pairs, options.seed, starts)
     model = model_bytes(workload, options.precision, options.model)
     session = open_session(model, workload.spec, CPU)
-    match = Match(workload.game, openings, searches[0], options.seed, other=searches[1])
+    match = Match(
+        workload.game,
+        openings,
+        searches[0],
+        options.seed,
+        other=searches[1],
+        starts=starts[: len(openings)],
+    )
     games, asked = _played(match, session)
     return _rows(workload, games, asked, options)
 

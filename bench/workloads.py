@@ -49,9 +49,10 @@ WORKLOADS = {
         Workload("connect_four", "connect_four", NetworkSection(blocks=5, channels=64), 100, 21),
         Workload("tic_tac_toe", "tic_tac_toe", NetworkSection(blocks=2, channels=32), 50, 8, 512),
         Workload("go9", "go(size=9)", NetworkSection(blocks=6, channels=64), 200, 80),
+        Workload("chess", "chess", NetworkSection(blocks=6, channels=64), 100, 120),
     )
 }
-"""The settings W1, W2 and W3 of the published comparisons."""
+"""The settings W1, W2 and W3 of the published comparisons, and chess."""
 
 
 def workload(name: str) -> Workload:

@@ -337,6 +337,16 @@ void bind_search(nb::module_& module) {
                      return self.run([](PositionSearchEngine& s) { return s.is_done(); });
                    })
       .def(
+          "set_simulations",
+          [](const PySearch& self, int simulations) {
+            self.run([&](PositionSearchEngine& s) { s.set_simulations(simulations); });
+          },
+          "simulations"_a,
+          "Set how many visits of its root make a position done.\n\n"
+          "A search that was done continues its trees when the number grows.\n\n"
+          "Raises:\n"
+          "    ValueError: the number is below 1, or the root is a Gumbel root.")
+      .def(
           "results",
           [](const PySearch& self) {
             return self.run([](PositionSearchEngine& s) { return s.results(); });

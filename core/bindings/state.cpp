@@ -169,6 +169,11 @@ Array<float> transform_policy_array(const std::string& name, const Floats& polic
   return to_array(std::move(moved));
 }
 
+std::string random_start(const std::string& name, std::uint64_t seed) {
+  Random random(seed);
+  return visit_game(name, [&](const auto& rules) { return rules.random_start(random); });
+}
+
 int invert_symmetry(const std::string& name, int symmetry) {
   return game_with(name, symmetry).inverse_symmetry(symmetry);
 }
@@ -195,6 +200,10 @@ void bind_spec(nb::module_& module) {
              "Return the names of the core's families; 'go' also stands for go(size=9,komi=7.5).");
   module.def("game_spec", &game_spec, "name"_a,
              "Return the sizes of a game.\n\nRaises:\n    ValueError: no game has this name.");
+  module.def("random_start", &random_start, "game"_a, "seed"_a,
+             "Return the start position that a seed draws, each with the same probability.\n\n"
+             "Empty: the usual start, which is the only one of all games but Chess960.\n\n"
+             "Raises:\n    ValueError: no game has this name.");
 }
 
 }  // namespace

@@ -88,6 +88,22 @@ bool allows(const Chess<8>& position, std::string_view move) {
   return std::ranges::count(names(position), move) == 1;
 }
 
+void starts_of_chess960() {
+  std::set<std::string> seen;
+  for (int number = 0; number < kChess960Starts; ++number) {
+    const std::string start = chess960_start(number);
+    seen.insert(start);
+    check(from_fen(start, true).setup_text() == start);
+  }
+  check(seen.size() == kChess960Starts);
+  const auto men = [](int number) { return chess960_start(number).substr(0, 8); };
+  check(men(0) == "bbqnnrkr" && men(kChess960Usual) == "rnbqkbnr" && men(959) == "rkrnnqbb");
+  check(chess960_start(kChess960Usual) ==
+        Chess<1>(ChessRules{.chess960 = true, .max_length = 512}).setup_text());
+  Random random(1);
+  check(Chess<1>().random_start(random).empty());
+}
+
 void en_passant() {
   // Only the capture removes both pawns from the king's rank.
   check(!allows(from_fen("8/8/8/8/k2Pp2Q/8/8/3K4 b - d3 0 1"), "e4d3"));
@@ -386,6 +402,7 @@ int main() {
   return test::run({
       {"known counts", known_counts},
       {"known counts of Chess960", known_counts_of_chess960},
+      {"starts of Chess960", starts_of_chess960},
       {"en passant", en_passant},
       {"castling", castling},
       {"castling in Chess960", castling_in_chess960},

@@ -238,6 +238,30 @@ void results_may_be_read_at_any_time() {
   }
 }
 
+// A search in steps makes the same visits as one in a single go.
+void a_search_may_go_on() {
+  SearchConfig config = small_config();
+  const auto searched = [&](const std::vector<int>& steps, bool proves) {
+    config.prove_results = proves;
+    config.num_simulations = 120;
+    const auto search = make_position_search("connect_four", {{}, {3, 3}}, config, 1, {});
+    HashPredictor predictor(search->row_shape());
+    for (const int simulations : steps) {
+      search->set_simulations(simulations);
+      while (!search->is_done()) search->backup(predictor.predict(search->select(), 1));
+      check(search->results()[0].simulations == simulations);
+    }
+    return search->results()[1].visit_counts;
+  };
+  check(searched({120}, false) == searched({50, 120}, false));
+  check(searched({500}, true) == searched({1, 120, 121, 500}, true));
+  const auto search = make_position_search("connect_four", {{}}, config, 1, {});
+  check_throws<std::invalid_argument>([&] { search->set_simulations(0); });
+  config.root = RootChoice::kGumbel;
+  const auto gumbel = make_position_search("connect_four", {{}}, config, 1, {});
+  check_throws<std::invalid_argument>([&] { gumbel->set_simulations(200); });
+}
+
 }  // namespace
 }  // namespace zerofleet
 
@@ -251,5 +275,6 @@ int main() {
       {"position search", a_position_search_returns_all_virtual_loss},
       {"win and block", the_win_and_the_block_are_found},
       {"results at any time", results_may_be_read_at_any_time},
+      {"a search goes on", a_search_may_go_on},
   });
 }

@@ -1,4 +1,5 @@
 // Start positions: written, read back, refused, replayed and learnt from.
+#include <set>
 #include <string>
 #include <vector>
 
@@ -250,20 +251,55 @@ void engines_begin_at_the_start_position() {
   check(search->results()[0].best_action == 3);
 }
 
-void adopted_games_keep_their_start() {
+void adopted_games_and_their_forks_keep_their_start() {
+  const std::string start = "7/7/7/3o3/2xx3/2xoo2 x";
   SearchConfig config = small_config();
   config.fork_share = 0.5;
   const auto engine = make_self_play("connect_four", 2, config, 1);
   GameColumns game;
-  game.start = "7/7/7/3o3/2xx3/2xoo2 x";
+  game.start = start;
   engine->adopt(game);
   game.start = "7/7/7/3o3/2xx3/7 x";
   check_throws<std::invalid_argument>([&] { engine->adopt(game); });
   const FixedRules<ConnectFour> rules;
-  for (const GameColumns& finished : play(*engine, 12)) {
-    check((finished.game_id == 0) == !finished.start.empty());
+  int forks = 0;
+  for (const GameColumns& finished : play(*engine, 40)) {
+    check(finished.start == start || (finished.game_id > 0 && finished.start.empty()));
+    if (finished.game_id > 0 && finished.start == start) {
+      ++forks;
+      check(finished.simulations[0] == 0);  // drawn
+    }
     const ConnectFour end = reached_position(rules, finished);
     check(finished.reason == "resign" || end.result() == finished.result);
+  }
+  check(forks > 0);
+}
+
+// Games of Chess960 begin at every start, the same ones for the same seed.
+void games_of_chess960_draw_their_start() {
+  SearchConfig config = small_config();
+  config.num_simulations = 1;
+  config.fork_share = 0.25;
+  config.random_opening_plies = 2;
+  const std::string name = "chess(chess960=true,max_length=6)";
+  const auto engine = make_self_play(name, 16, config, 3);
+  const auto games = play(*engine, 300);
+  const auto again = play(*make_self_play(name, 16, config, 3), 300);
+  const auto others = play(*make_self_play(name, 16, config, 4), 300);
+  std::set<std::string> starts;
+  int same = 0;
+  for (std::size_t i = 0; i < games.size(); ++i) {
+    check(games[i].start == again[i].start && games[i].action == again[i].action);
+    same += games[i].start == others[i].start;
+    starts.insert(games[i].start);
+    visit_game(name, [&](const auto& rules) {
+      check(reached_position(rules, games[i]).result() == games[i].result);
+      return 0;
+    });
+  }
+  check(starts.size() > 100 && same < 30);
+  for (const GameColumns& game : play(*make_self_play("chess(max_length=6)", 16, config, 3), 50)) {
+    check(game.start.empty());
   }
 }
 
@@ -282,6 +318,7 @@ int main() {
        [] { training_sees_the_game_from_its_start<ConnectFour>("7/7/7/3o3/2xx3/2xoo2 x"); }},
       {"training, Go", [] { training_sees_the_game_from_its_start<Go<5>>("XO3/5/2X2/5/5 O"); }},
       {"engines begin there", engines_begin_at_the_start_position},
-      {"adopted games keep their start", adopted_games_keep_their_start},
+      {"adopted games keep their start", adopted_games_and_their_forks_keep_their_start},
+      {"games of Chess960 draw their start", games_of_chess960_draw_their_start},
   });
 }

@@ -104,7 +104,12 @@ GAMES = (
                 "positions that the network sees: `1`, or `8` as in AlphaZero. With `1`, positions "
                 "that are reached in several ways share a cached prediction",
             ),
-            ("chess960", "false", "castling as in Chess960, from any start"),
+            (
+                "chess960",
+                "false",
+                "castling as in Chess960; games of self-play and matches begin at one of its 960 "
+                "start positions, drawn by the seed",
+            ),
             ("max_length", "512", "plies after which the game is a draw, at most 512"),
         ),
         "The player to move sees the board from their own side: Black sees it mirrored top to "

@@ -18,7 +18,7 @@ HEAD = """# SQL tables and views
 `\\d games` describes a table in psql, and `\\dv` lists the views.
 
 Values belong to the player to move, from -1 for a loss to 1 for a win.
-Results belong to the first player.
+Results belong to the first player: White in chess, Black in Go. [`player_names`](#player_names) has the colours of a run's game.
 An action is a number; [Games](games.md) says which move it is.
 The comments of the database are the source of this page, which `scripts/reference` writes.
 """

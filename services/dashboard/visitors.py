@@ -323,7 +323,10 @@ class VisitorPlayer:
         allowed = min(self.visitor.allowance.per_minute, self.everybody.per_minute)
         most = min(described.max_simulations, allowed)
         return replace(
-            described, num_simulations=min(described.num_simulations, most), max_simulations=most
+            described,
+            num_simulations=min(described.num_simulations, most),
+            max_simulations=most,
+            max_analysis_simulations=most,
         )
 
     async def search(

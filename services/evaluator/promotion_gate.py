@@ -16,7 +16,7 @@ import structlog
 from zerofleet.best_pointer import BestPointer
 from zerofleet.database import MatchGame, MatchRow, Promotion, PromotionChain, match_seed
 from zerofleet.errors import StaleEpochError, StoreUnavailableError
-from zerofleet.match.play_match import PairQueue, Place, draw_openings, play_match
+from zerofleet.match.play_match import PairQueue, Place, draw_openings, draw_starts, play_match
 from zerofleet.search_configs import match_search
 from zerofleet.services.evaluator.context import EvaluatorContext, Players
 from zerofleet.verdict import GateRule, Grounds, Standing, judge
@@ -44,7 +44,7 @@ class Referee:
         """Begin a match, or resume the undecided one between these two models."""
         context, section = self._context, self._context.run.evaluator
         seed = match_seed(context.run.seed, "gate", str(candidate), str(best))
-        openings = self._openings(section.games // 2, seed)
+        openings, _ = self._openings(section.games // 2, seed)
         is_sequential = section.test == "sprt"
         return await context.ask(
             context.database.open_match,
@@ -77,7 +77,7 @@ class Referee:
         Raises:
             IncompatibleModelError: one of the two models cannot be used.
         """
-        openings = self._openings(match.games // 2, match.seed)
+        openings, starts = self._openings(match.games // 2, match.seed)
         stored = await self._context.ask(self._context.database.match_places, match.match_id)
         figures = self._figures
         figures.candidate, figures.match_in_play = match.candidate, True
@@ -87,7 +87,7 @@ class Referee:
             standing = await self._look(match)
             missing = {(i, color) for i in range(len(openings)) for color in (0, 1)} - stored
             if standing.verdict is None and missing:
-                await self._play(match, openings, self._queue(match, missing))
+                await self._play(match, openings, starts, self._queue(match, missing))
                 standing = await self._look(match)
         finally:
             figures.match_in_play = False
@@ -110,7 +110,9 @@ class Referee:
         figures.match_score, figures.match_llr = grounds.score, grounds.llr
         return standing
 
-    async def _play(self, match: MatchRow, openings: list[list[int]], queue: PairQueue) -> None:
+    async def _play(
+        self, match: MatchRow, openings: list[list[int]], starts: list[str], queue: PairQueue
+    ) -> None:
         _log.info(
             "match", candidate=match.candidate, best=match.best, games_to_play=len(queue.missing)
         )
@@ -135,6 +137,7 @@ class Referee:
                 keep,
                 clock_ahead=self._context.clock_ahead,
                 in_play=self._context.in_play,
+                starts=starts,
             )
 
     async def close(
@@ -152,9 +155,12 @@ class Referee:
             grounds=grounds,
         )
 
-    def _openings(self, count: int, seed: int) -> list[list[int]]:
-        plies = self._context.run.evaluator.opening_plies
-        return draw_openings(self._context.run.game.name, plies, count, seed)
+    def _openings(self, count: int, seed: int) -> tuple[list[list[int]], list[str]]:
+        """Return the actions and the start position of each opening; see ``draw_starts``."""
+        run = self._context.run
+        starts = draw_starts(run.game.name, count, seed)
+        plies = run.evaluator.opening_plies
+        return draw_openings(run.game.name, plies, count, seed, starts), starts
 
 
 class Promoter:

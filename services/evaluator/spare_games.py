@@ -31,6 +31,7 @@ from zerofleet.match.play_match import (
     PairQueue,
     Place,
     draw_openings,
+    draw_starts,
     play_match,
     together,
 )
@@ -157,11 +158,20 @@ def pairings(
     return found
 
 
-def openings_of(run: RunConfig, starts: Sequence[str], count: int, seed: int) -> list[list[int]]:
-    """Return the actions of each opening: none after a start position, otherwise drawn ones."""
-    if starts:
-        return [[] for _ in starts]
-    return draw_openings(run.game.name, run.evaluator.opening_plies, count, seed)
+def openings_of(
+    run: RunConfig, book: Sequence[str], count: int, seed: int
+) -> tuple[list[list[int]], list[str]]:
+    """Return the actions and the start position of each opening.
+
+    Args:
+        run: run with the game and ``evaluator.opening_plies``.
+        book: start positions, which no action follows; empty: both are drawn.
+    """
+    if book:
+        return [[] for _ in book], list(book)
+    starts = draw_starts(run.game.name, count, seed)
+    plies = run.evaluator.opening_plies
+    return draw_openings(run.game.name, plies, count, seed, starts), starts
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +204,7 @@ class PairingQueue:
 
     def __init__(self, run: RunConfig) -> None:
         self._run = run
-        self._starts = checked_openings(run.game.name, run.rating.openings, "rating.openings")
+        self._book = checked_openings(run.game.name, run.rating.openings, "rating.openings")
         self._left_out: set[Pairing] = set()
         self._complete: dict[Pairing, int] = {}  # with their games
         self._all_complete: tuple[Sequence[int], Sequence[str]] | None = None
@@ -242,8 +252,7 @@ class PairingQueue:
         """Return all games that a pairing lacks."""
         seed = match_seed(self._run.seed, "rating", pairing.player, pairing.opponent)
         pairs = (self._run.rating.games + 1) // 2
-        starts = self._starts[:pairs]
-        openings = openings_of(self._run, starts, pairs, seed)
+        openings, starts = openings_of(self._run, self._book[:pairs], pairs, seed)
         places = [
             (opening, color)
             for opening in range(len(openings))
@@ -457,9 +466,11 @@ class Trials:
 
     async def _play(self, trial: MatchRow) -> None:
         context, run = self._context, self._context.run
-        starts = trial.openings[: trial.games // 2]
+        book = trial.openings[: trial.games // 2]
         # In a thread: drawing thousands of openings takes seconds.
-        openings = await asyncio.to_thread(openings_of, run, starts, trial.games // 2, trial.seed)
+        openings, starts = await asyncio.to_thread(
+            openings_of, run, book, trial.games // 2, trial.seed
+        )
         games = 2 * len(openings)
         if games < trial.games:
             _log.warning("trial_shortened", match_id=trial.match_id, openings=len(openings))

@@ -31,6 +31,7 @@ _log = structlog.get_logger()
 
 QUEUE_WAIT_BOUNDS = (0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)  # seconds
 _MOST_FAILURES = 3  # batches of a model in a row; fewer may be a passing fault
+_HALF_INFINITY = 0x7C00  # bits of an FP16 infinity; a NaN has larger ones
 
 
 @dataclass(slots=True, eq=False)
@@ -568,7 +569,9 @@ def _finite_rows(
     policy_logits: NDArray[np.float16], value: NDArray[np.float32]
 ) -> NDArray[np.bool_] | None:
     """Return which rows are finite; None when all are, which is the cheap case."""
-    if np.isfinite(value).all() and np.isfinite(policy_logits).all():
+    # On the bits: numpy takes ten times longer to call a half finite, and chess has 1,858 a row.
+    magnitudes = policy_logits.view(np.uint16) & 0x7FFF
+    if np.isfinite(value).all() and magnitudes.max(initial=0) < _HALF_INFINITY:
         return None
     return np.isfinite(value) & np.isfinite(policy_logits).all(axis=1)
 

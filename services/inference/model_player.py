@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import secrets
 import time
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -37,13 +37,16 @@ from zerofleet.services.inference.loaded_models import LoadedModel
 from zerofleet.services.inference.served_models import ServedModels
 
 # Simulations run on the event loop between two predictions; where all of them end in finished
-# games, one call may run to the end. This many take some 10 ms there.
+# games, one call may run to the end. This many take some 10 ms there. An analysis makes more of
+# them, in steps.
 MAX_SIMULATIONS = 20_000
+MAX_ANALYSIS_SIMULATIONS = 1_000_000
 MAX_LEAVES = 256
 _PARSING_THREADS = 2
 _MOST_SEARCHES = 64
 # A tree has 20 bytes for each edge and an eighth of room at most, so these are 0.9 GB at worst.
 _MOST_EDGES = 40_000_000
+_STEP_EDGES = 5_000_000  # most of one step of an analysis
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +110,13 @@ def _outcome(state: games.State) -> str:
     return f"{player_names(state.game)[0 if state.result > 0 else 1]} won"
 
 
+@dataclass(slots=True)
+class Reserved:
+    """Edges that the tree of a running search may grow to."""
+
+    edges: int
+
+
 class Admission:
     """Which searches may run together: as many as memory holds.
 
@@ -124,8 +134,11 @@ class Admission:
         self.searches = 0
 
     @contextlib.contextmanager
-    def admitted(self, simulations: int, num_actions: int) -> Generator[None]:
+    def admitted(self, simulations: int, num_actions: int) -> Generator[Reserved]:
         """A search of this size runs inside; each of its simulations adds at most one node.
+
+        Yields:
+            The memory of its tree, which may grow.
 
         Raises:
             OverloadedError: the searches that run leave no room for it.
@@ -142,13 +155,28 @@ class Admission:
                 f"{self._most_edges:,}. "
                 "Send again later, or ask for fewer simulations"
             )
+        reserved = Reserved(edges)
         self.searches += 1
         self._edges += edges
         try:
-            yield
+            yield reserved
         finally:
             self.searches -= 1
-            self._edges -= edges
+            self._edges -= reserved.edges
+
+    def resize(self, reserved: Reserved, edges: int) -> bool:
+        """Reserve another number of edges for a running search.
+
+        Growing searches leave half of the memory to new searches.
+
+        Returns:
+            False, with nothing changed, if all trees would have more than half of the limit.
+        """
+        total = self._edges - reserved.edges + edges
+        if total > self._most_edges // 2:
+            return False
+        self._edges, reserved.edges = total, edges
+        return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +185,24 @@ class Every:
 
     simulations: int | None
     seconds: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class SearchSize:
+    """Simulations of a search, and of each step that it is made in."""
+
+    simulations: int
+    step: int = MAX_SIMULATIONS
+
+    @property
+    def first(self) -> int:
+        """Simulations of its first step, and the most of any."""
+        return min(self.simulations, self.step)
+
+    def steps(self) -> Iterator[int]:
+        """Return the simulations in all at the end of each step."""
+        yield from range(self.step, self.simulations, self.step)
+        yield self.simulations
 
 
 class Due:
@@ -218,9 +264,10 @@ class ModelPlayer:
             run=self._models.run,
             best=None if best is None else best.version,
             versions=tuple(state.version for state in await self._models.index()),
-            num_simulations=self._simulations(SearchOptions()),
+            num_simulations=self._simulations(SearchOptions(), MAX_SIMULATIONS),
             max_simulations=MAX_SIMULATIONS,
             sets_up_positions=spec.sets_up_positions,
+            max_analysis_simulations=MAX_ANALYSIS_SIMULATIONS,
         )
 
     async def predict(
@@ -260,8 +307,8 @@ class ModelPlayer:
         options: SearchOptions,
     ) -> SearchTable:
         """See ``PlayerBackend``."""
-        never = Every(None, None)
-        tables = self._tables(game, actions, start, run, version, options, never)
+        never, size = Every(None, None), SearchSize(self._simulations(options, MAX_SIMULATIONS))
+        tables = self._tables(game, actions, start, run, version, options, never, size)
         *_, last = [table async for table in tables]
         return last
 
@@ -282,10 +329,13 @@ class ModelPlayer:
             raise InvalidRequestError(f"every_simulations is {every_simulations}: give 0 or more")
         if not 0 <= every_seconds < np.inf:
             raise InvalidRequestError(f"every_seconds is {every_seconds}: give 0 or more")
+        simulations = self._simulations(options, MAX_ANALYSIS_SIMULATIONS)
         if not every_simulations and not every_seconds:
-            every_simulations = max(1, self._simulations(options) // 10)
+            every_simulations = max(1, simulations // 10)
         every = Every(every_simulations or None, every_seconds or None)
-        tables = self._tables(game, actions, start, run, version, options, every)
+        step = max(1, min(MAX_SIMULATIONS, _STEP_EDGES // self._num_actions))
+        size = SearchSize(simulations, step)
+        tables = self._tables(game, actions, start, run, version, options, every, size)
         async with contextlib.aclosing(tables):
             async for table in tables:
                 yield table
@@ -326,23 +376,39 @@ class ModelPlayer:
         version: str,
         options: SearchOptions,
         every: Every,
+        size: SearchSize,
     ) -> AsyncGenerator[SearchTable]:
         """The search's table each time that one is due, and at the end."""
         position = await self._position(game, actions, start)
-        with self._admission.admitted(self._simulations(options), self._num_actions):
-            search = self._new_search(position, options)
+        with self._admission.admitted(size.first, self._num_actions) as reserved:
+            search = self._new_search(position, options, size)
             model = await self._model(run, version)
             predictor = PinnedPredictor(self._batcher, model)
             due = Due(every)
-            while len(observations := search.select()):
-                # Copied: a search that is given up goes before the batcher is done with its rows.
-                prediction = await predictor.predict(observations.copy())
-                search.backup(prediction.policy_logits, prediction.value, model.version)
-                if due.time_passed() and not search.done:  # the last table comes once, below
-                    result = search.results()[0]
-                    if due.now(result.simulations):
-                        yield self._table(result, position.state, model.version, done=False)
+            for step in size.steps():
+                search.set_simulations(step)
+                while len(observations := search.select()):
+                    # Copied: a search that is given up goes before the batcher is done with its
+                    # rows.
+                    prediction = await predictor.predict(observations.copy())
+                    search.backup(prediction.policy_logits, prediction.value, model.version)
+                    if due.time_passed() and not search.done:  # the last table comes once, below
+                        result = search.results()[0]
+                        if due.now(result.simulations):
+                            yield self._table(result, position.state, model.version, done=False)
+                if step < size.simulations and not self._may_go_on(search, step, size, reserved):
+                    break
+                await asyncio.sleep(0)  # a step may need no prediction
             yield self._table(search.results()[0], position.state, model.version, done=True)
+
+    def _may_go_on(
+        self, search: Search, simulations: int, size: SearchSize, reserved: Reserved
+    ) -> bool:
+        """Whether a search that has made this many simulations can make another step."""
+        if search.results()[0].simulations < simulations:
+            return False  # its result is proven
+        edges = search.statistics.edges + size.first * self._num_actions
+        return self._admission.resize(reserved, edges)
 
     async def _position(self, game: str, actions: Actions, start: str) -> RequestedPosition:
         if game not in ("", self._game):
@@ -359,18 +425,18 @@ class ModelPlayer:
             self._models.require(run)
         return await self._models.get(parse_version(self._models.run, version))
 
-    def _simulations(self, options: SearchOptions) -> int:
+    def _simulations(self, options: SearchOptions, most: int) -> int:
         simulations = options.get("simulations")
         if simulations is None:
             return min(self._search.num_simulations, MAX_SIMULATIONS)
-        if not 1 <= simulations <= MAX_SIMULATIONS:
-            raise InvalidRequestError(
-                f"num_simulations is {simulations}: give 1 to {MAX_SIMULATIONS}"
-            )
+        if not 1 <= simulations <= most:
+            raise InvalidRequestError(f"num_simulations is {simulations}: give 1 to {most}")
         return simulations
 
-    def _new_search(self, position: RequestedPosition, options: SearchOptions) -> Search:
-        simulations = self._simulations(options)
+    def _new_search(
+        self, position: RequestedPosition, options: SearchOptions, size: SearchSize
+    ) -> Search:
+        simulations = min(size.simulations, MAX_SIMULATIONS)  # also bounds the cache
         leaves, seed = options.get("leaves", 1), options.get("seed")
         if not 1 <= leaves <= MAX_LEAVES:
             raise InvalidRequestError(f"leaves is {leaves}: give 1 to {MAX_LEAVES}")

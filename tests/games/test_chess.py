@@ -21,6 +21,7 @@ import pyspiel
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from zerofleet_core import GameColumns, ReplayBuffer, SearchConfig, SelfPlay, random_start
 
 from zerofleet import games
 from zerofleet.errors import ConfigError
@@ -210,6 +211,59 @@ def test_every_start_of_chess960_is_read_and_written() -> None:
         for fen in (board.fen(), board.fen(shredder=True)):  # KQkq, and the rooks' files
             state = State(GAME960, start=fen)
             compare(state, board, names=number % 40 == 0)
+
+
+def test_self_play_and_matches_draw_the_starts_of_chess960() -> None:
+    numbered = {
+        chess.Board.from_chess960_pos(number).fen(shredder=True): number for number in range(960)
+    }
+    usual = State(GAME960).setup_text()
+    starts = [random_start(GAME960, seed) or usual for seed in range(20_000)]
+    assert {numbered[start] for start in starts} == set(range(960))
+    assert random_start(GAME960, 5) == random_start(GAME960, 5)
+    assert random_start(GAME, 5) == ""
+
+
+def play_960(seed: int, games: int) -> list[GameColumns]:
+    """Games of self-play with a network that knows nothing."""
+    config = SearchConfig(num_simulations=2, random_opening_plies=3)
+    engine = SelfPlay("chess(chess960=true,max_length=8)", 4, config, seed)
+    finished: list[GameColumns] = []
+    while len(finished) < games:
+        rows = len(engine.select())
+        engine.backup(np.zeros((rows, 1_858), np.float32), np.zeros(rows, np.float32), 1)
+        finished += engine.take_finished()
+    return finished[:games]
+
+
+def test_games_of_chess960_are_learnt_from_their_start() -> None:
+    games = play_960(3, 40)
+    starts = [game.start for game in games]
+    assert len(set(starts)) > 30
+    assert starts == [game.start for game in play_960(3, 40)]
+    assert starts != [game.start for game in play_960(4, 40)]
+    for game in games:
+        buffer = ReplayBuffer("chess(chess960=true,max_length=8)", 100, 10)
+        buffer.add(
+            game.action,
+            game.result,
+            game.full_search,
+            game.offsets,
+            game.legal_actions,
+            game.policy_weights,
+            start=game.start,
+        )
+        played = [
+            State(GAME960, game.action[:ply].tolist(), game.start)
+            for ply in range(len(game.action))
+        ]
+        searched = {
+            state.observation().tobytes()
+            for state, full in zip(played, game.full_search, strict=True)
+            if full
+        }
+        sampled = buffer.sample(64, 1, symmetry=False)[0]
+        assert {row.tobytes() for row in sampled} <= searched
 
 
 def lines(state: State, depth: int) -> int:

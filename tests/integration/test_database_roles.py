@@ -26,7 +26,7 @@ VIEWS = {
     *("games_per_hour", "model_summary", "openings", "value_calibration", "game_length"),
     *("duplicates", "game_moves", "promotion_history", "match_history", "variant_history"),
     *("resign_audit", "resign_check", "resign_history", "training_curve", "value_by_stage"),
-    *("rated_games", "ratings_with_interval", "positions_on_disk"),
+    *("player_names", "rated_games", "ratings_with_interval", "positions_on_disk"),
     *("recent_play", "training_warnings", "exam_results", "rejected_games"),
     "largest_mistakes",
 }

@@ -9,9 +9,12 @@ from uuid import UUID
 import numpy as np
 import pytest
 from sqlalchemy import text
+from zerofleet_core import game_names
 
 from tests.support.random_records import changed, random_record
 from zerofleet.database import Database, MatchGame, Submission
+from zerofleet.games.notation import player_names
+from zerofleet.games.python_game import UNNAMED_PLAYERS
 from zerofleet.records import GameRecord
 from zerofleet.verdict import GateRule, Grounds
 
@@ -232,16 +235,35 @@ def test_duplicates(stored: Database) -> None:
 def test_game_moves(stored: Database) -> None:
     rows = ask(
         stored,
-        "SELECT ply, player, move, action, value, network_value, visits, prior, simulations, "
-        f"full_search, model FROM game_moves WHERE game_uid = '{GAMES[0].game_uid}' ORDER BY ply",
+        "SELECT ply, player, player_name, move, action, value, network_value, visits, prior, "
+        "simulations, full_search, model FROM game_moves "
+        f"WHERE game_uid = '{GAMES[0].game_uid}' ORDER BY ply",
     )
     assert rows == [
-        (0, "first", "a1", 0, 0.0, 0.0, 40, 0.75, 50, True, 1),
-        (1, "second", "a2", 3, -0.72, 0.0, 40, 0.75, 50, True, 1),
-        (2, "first", "b1", 1, 0.5, 0.0, 40, 0.75, 50, True, 1),
-        (3, "second", "b2", 4, -0.96, 0.0, 40, 0.75, 50, True, 1),
-        (4, "first", "c1", 2, 1.0, 0.0, 40, 0.75, 50, True, 1),
+        (0, "first", "X", "a1", 0, 0.0, 0.0, 40, 0.75, 50, True, 1),
+        (1, "second", "O", "a2", 3, -0.72, 0.0, 40, 0.75, 50, True, 1),
+        (2, "first", "X", "b1", 1, 0.5, 0.0, 40, 0.75, 50, True, 1),
+        (3, "second", "O", "b2", 4, -0.96, 0.0, 40, 0.75, 50, True, 1),
+        (4, "first", "X", "c1", 2, 1.0, 0.0, 40, 0.75, 50, True, 1),
     ]
+
+
+def test_players_have_the_names_of_their_game(database: Database) -> None:
+    """The same ones as in Python."""
+    names = [
+        *game_names(),
+        *("go(size=9)", "chess(chess960=true)", "mnk(m=4,n=4,k=3)"),
+        *("openspiel:chess", "openspiel:connect_four(rows=5)", "openspiel:breakthrough"),
+    ]
+    with database._transaction() as connection:
+        for name in names:
+            insert = "INSERT INTO runs (name, game, config) VALUES (:name, :name, '{}')"
+            connection.execute(text(insert), {"name": name})
+    rows = ask(database, "SELECT game, first_player, second_player FROM player_names")
+    assert len(rows) == len(names) + 1  # the run of the fixture
+    for game, *shown in rows:
+        known = player_names(game)
+        assert tuple(shown) == (("first", "second") if known == UNNAMED_PLAYERS else known)
 
 
 def test_game_moves_show_the_target_and_the_best_child(stored: Database) -> None:

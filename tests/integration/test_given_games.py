@@ -654,7 +654,7 @@ def test_bad_games_of_pgn_are_refused_or_skipped(
     assert "'Ke3' is no legal move there" in said
     assert "move 2 of White" in said
     assert "'atomic' is not played here" in said
-    assert "the result is 'the first player won', and by the rules 'the second" in said
+    assert "the result is 'White won', and by the rules 'Black won'" in said
     assert database.count_games("new", "given") == 3
 
 

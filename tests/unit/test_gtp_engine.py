@@ -9,10 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.unit.gtp_session import GAME, FirstFree, Session, described, said
+from tests.unit.gtp_session import FirstFree, Session, said
 from zerofleet import __version__
 from zerofleet.errors import ConfigError, InferenceUnavailableError
-from zerofleet.gtp.engine import analysis_simulations
 
 
 async def test_administration() -> None:
@@ -286,14 +285,6 @@ async def test_a_player_that_does_not_answer_is_an_error() -> None:
     session.lines.put_nowait(None)
     await running
     assert session.text == "?1 inference at x: gone\n\n?2 inference at x: gone\n\n=3 A5\n\n"
-
-
-@pytest.mark.parametrize(
-    ("game", "simulations"),
-    [(GAME, 20_000), ("go(size=9)", 20_000), ("go(size=19)", 13_812)],
-)
-def test_an_analysis_asks_for_less_on_a_big_board(game: str, simulations: int) -> None:
-    assert analysis_simulations(described(game)) == simulations
 
 
 def test_other_games_are_refused() -> None:

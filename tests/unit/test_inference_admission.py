@@ -41,6 +41,22 @@ def test_a_search_that_fails_leaves_its_room() -> None:
         assert admission.searches == 1
 
 
+def test_a_search_may_grow_to_half_of_the_memory() -> None:
+    admission = Admission(most_edges=1_000)
+    with admission.admitted(10, 10) as first, admission.admitted(10, 10) as second:
+        assert admission.resize(first, 400)
+        assert not admission.resize(second, 101)
+        assert (first.edges, second.edges) == (400, 100)
+        assert admission.resize(first, 300)
+        assert admission.resize(second, 200)
+        with pytest.raises(OverloadedError, match="500 of at most 1,000"):
+            admission.admitted(51, 10).__enter__()
+        with admission.admitted(50, 10):
+            assert admission.searches == 3
+    with admission.admitted(100, 10):
+        assert admission.searches == 1
+
+
 def test_the_largest_board_leaves_room_for_others() -> None:
     """Five whole searches of 19x19, and not 64, may run by the limits in use."""
     admission = Admission()

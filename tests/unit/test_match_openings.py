@@ -4,7 +4,9 @@ import pytest
 
 from zerofleet.errors import ConfigError
 from zerofleet.games import State
-from zerofleet.match.play_match import draw_openings
+from zerofleet.match.play_match import draw_openings, draw_starts
+
+CHESS960 = "chess(chess960=true)"
 
 
 def test_openings_are_legal_distinct_positions_of_the_right_length() -> None:
@@ -29,6 +31,25 @@ def test_no_opening_ends_the_game() -> None:
     openings = draw_openings("tic_tac_toe", 7, 100, seed=1)
     assert len(openings) == 100
     assert not any(State("tic_tac_toe", actions).is_terminal for actions in openings)
+
+
+def test_chess960_begins_at_different_starts() -> None:
+    starts = draw_starts(CHESS960, 100, seed=1)
+    assert len(set(starts)) == 100
+    assert starts == draw_starts(CHESS960, 100, seed=1)
+    assert starts != draw_starts(CHESS960, 100, seed=2)
+    openings = draw_openings(CHESS960, 3, 100, 1, starts)
+    assert [len(actions) for actions in openings] == [3] * 100
+    for actions, start in zip(openings, starts, strict=True):
+        assert not State(CHESS960, actions, start).is_terminal
+    every = draw_starts(CHESS960, 1_000, seed=1)
+    assert len(every) == 1_000
+    assert len(set(every)) > 940
+
+
+@pytest.mark.parametrize("game", ["chess", "go(size=9)", "openspiel:tic_tac_toe"])
+def test_other_games_have_one_start(game: str) -> None:
+    assert draw_starts(game, 20, seed=1) == []
 
 
 def test_more_plies_than_any_game_has_is_an_error_of_the_run_file() -> None:

@@ -45,6 +45,8 @@ class FirstLegal:
     """Wants the first legal action; each search shows a table, then is complete or waits."""
 
     def __init__(self, *, complete: bool = True) -> None:
+        self.may_begin = asyncio.Event()
+        self.may_begin.set()
         self.asked: list[tuple[str, list[int], int]] = []
         self.actions: list[list[int]] = []
         self.closed = 0
@@ -66,6 +68,7 @@ class FirstLegal:
         if self.error is not None:
             raise self.error
         try:
+            await self.may_begin.wait()
             yield table(State(game, position, start))
             if not self._complete:
                 await asyncio.Event().wait()
@@ -86,10 +89,18 @@ def table(state: State) -> SearchTable:
 class Session:
     """An engine, and all that it has said."""
 
-    def __init__(self, player: FirstLegal, game: str = GAME) -> None:
+    def __init__(self, player: FirstLegal, game: str = GAME, most: int = 1_000_000) -> None:
         spec = game_spec(game)
         described = PlayerDescription(
-            game, spec.num_actions, spec.observation_shape, "run", 4, (3, 4), 100, 20_000
+            game,
+            spec.num_actions,
+            spec.observation_shape,
+            "run",
+            4,
+            (3, 4),
+            100,
+            20_000,
+            max_analysis_simulations=most,
         )
         self.text = ""
         self._spoke = asyncio.Event()
@@ -122,9 +133,11 @@ class Session:
             await self._spoke.wait()
 
 
-async def said(*lines: str, player: FirstLegal | None = None, game: str = GAME) -> str:
+async def said(
+    *lines: str, player: FirstLegal | None = None, game: str = GAME, most: int = 1_000_000
+) -> str:
     """Return all that the engine says; a search ends before the next line is sent."""
-    session = Session(player or FirstLegal(), game)
+    session = Session(player or FirstLegal(), game, most)
     running = asyncio.create_task(session.engine.run(session.lines))
     for line in lines:
         moves = session.text.count("bestmove")
@@ -159,7 +172,7 @@ async def test_a_move_from_positions() -> None:
     assert text.count("bestmove") == 3
     actions = [State(GAME).string_to_action("e2e4")]
     actions.append(State(GAME, actions).string_to_action("e7e5"))
-    assert player.asked == [("", [], 10), ("", actions, 50), (MATE, [], 20_000)]
+    assert player.asked == [("", [], 10), ("", actions, 50), (MATE, [], 1_000_000)]
     legal = State(GAME).legal_actions()
     assert f"bestmove {State(GAME).action_to_string(legal[0])}\n" in text
     assert "info depth 1 seldepth 1 multipv 1 score cp 0 nodes 24 " in text
@@ -256,6 +269,45 @@ async def test_stop_ends_an_endless_search_at_once() -> None:
         session.lines.put_nowait(None)
         await running
         assert session.text.count("bestmove") == 1
+
+
+async def test_stop_before_the_first_table_ends_the_search_with_it() -> None:
+    player = FirstLegal(complete=False)
+    player.may_begin.clear()
+    session = Session(player)
+    running = asyncio.create_task(session.engine.run(session.lines))
+    session.send("go infinite")
+    session.send("stop")
+    await session.until_searching(player)
+    for _ in range(20):  # the engine has seen both lines
+        await asyncio.sleep(0)
+    assert "bestmove" not in session.text
+    player.may_begin.set()
+    await session.until("bestmove ")
+    session.lines.put_nowait(None)
+    await running
+    assert player.closed == 1
+
+
+@pytest.mark.parametrize(
+    ("line", "most", "asked", "reason"),
+    [
+        ("go nodes 24", 24, 24, None),
+        ("go nodes 100000", 24, 24, "go nodes 100000: the server searches at most 24"),
+        ("go nodes 100000", 1_000_000, 100_000, "the search ended at 24 nodes: the result is"),
+        ("go movetime 60000", 24, 24, "the search ended at 24 nodes: the most that the server"),
+        ("go movetime 60000", 0, 20_000, "the search ended at 24 nodes: the result is proven, or"),
+    ],
+)
+async def test_a_search_that_ends_early_says_why(
+    line: str, most: int, asked: int, reason: str | None
+) -> None:
+    player = FirstLegal()
+    text = await said(line, player=player, most=most)
+    assert [simulations for _, _, simulations in player.asked] == [asked]
+    assert text.count("info string") == (reason is not None)
+    assert reason is None or f"info string {reason}" in text
+    assert text.count("bestmove ") == 1
 
 
 async def test_a_pondered_move() -> None:

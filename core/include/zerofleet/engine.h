@@ -100,6 +100,7 @@ class PositionSearchEngine {
   virtual std::span<std::uint8_t> select() = 0;
   virtual void backup(const PredictionBatch& prediction) = 0;
   virtual bool is_done() const = 0;
+  virtual void set_simulations(int simulations) = 0;
   virtual std::vector<SearchResult> results() const = 0;
   virtual EngineStatistics statistics() const = 0;
 };

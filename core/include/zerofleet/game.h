@@ -12,6 +12,7 @@
 #include <type_traits>
 
 #include "zerofleet/observation.h"
+#include "zerofleet/random.h"
 
 namespace zerofleet {
 
@@ -130,6 +131,13 @@ template <class G>
 concept SetsUpPositions = requires(const G start, std::string_view text) {
   { G::set_up(start, text) } -> std::same_as<G>;
   { start.setup_text() } -> std::same_as<std::string>;
+};
+
+// A game that begins at one of many positions, as Chess960 does. `random_start` draws the text of
+// one, empty for the usual start; each is as likely.
+template <class G>
+concept DrawsStart = requires(const G start, Random& random) {
+  { start.random_start(random) } -> std::same_as<std::string>;
 };
 
 // The actions that may end the game if it tells them, or else every legal action.

@@ -84,6 +84,17 @@ class PositionSearch final : public PositionSearchEngine {
     return true;
   }
 
+  // Sets how many visits of its root make a position done. A search that was done continues its
+  // trees when the number grows. Throws std::invalid_argument for a number below 1, or with a
+  // Gumbel root, whose sequential halving is planned for one number.
+  void set_simulations(int simulations) override {
+    if (simulations < 1) throw std::invalid_argument("simulations must be at least 1");
+    if (plan_.gumbel) {
+      throw std::invalid_argument("the simulations of a search with a Gumbel root are fixed");
+    }
+    num_simulations_ = simulations;
+  }
+
   // Results so far, at any time; leaves in flight do not count.
   std::vector<SearchResult> results() const override {
     std::vector<SearchResult> all;

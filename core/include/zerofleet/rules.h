@@ -18,6 +18,7 @@
 #include "zerofleet/dynamic_game.h"
 #include "zerofleet/game.h"
 #include "zerofleet/position_text.h"
+#include "zerofleet/random.h"
 #include "zerofleet/symmetry.h"
 
 namespace zerofleet {
@@ -59,6 +60,13 @@ class FixedRules {
     } else {
       refuse_start(name_);
     }
+  }
+
+  // Draws the start position of a game; empty: the usual start, without a random number where the
+  // game has no other.
+  std::string random_start(Random& random) const {
+    if constexpr (DrawsStart<G>) return start_.random_start(random);
+    return {};
   }
 
   static constexpr int num_actions() { return G::kNumActions; }
@@ -144,6 +152,7 @@ class DynamicGame {
     if (!position) refuse_start(name_);
     return DynamicPosition(std::move(position));
   }
+  static std::string random_start(Random&) { return {}; }
   int num_actions() const { return shape_.num_actions; }
   int points() const { return shape_.points(); }
   int observation_bytes() const { return shape_.observation_bytes(); }

@@ -9,6 +9,7 @@
 #include <optional>
 #include <span>
 #include <stdexcept>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -168,6 +169,11 @@ class SelfPlay final : public SelfPlayEngine {
     bool in_play = false;
   };
 
+  struct EndedGame {
+    std::string start;
+    std::vector<Action> actions;
+  };
+
   // The cache answers at most num_simulations leaves of a slot in a row, and none in a call once
   // the slot has played its plies. The next leaf goes to the network, so that a new model is
   // noticed even when the cache knows every position.
@@ -229,13 +235,14 @@ class SelfPlay final : public SelfPlayEngine {
 
   // Self-play that has found a line repeats it, and no longer sees other positions. Openings drawn
   // at random, of any length up to a limit, prevent that. So does a fork, which follows an earlier
-  // game up to some ply and then plays one drawn action.
+  // game up to some ply and then plays one drawn action. Games that begin with neither a restart
+  // nor a fork draw their start position where the rules have many.
   void draw_opening(Slot& slot) const {
     slot.opening.clear();
     slot.opening_plies = 0;
     slot.restarts = false;
     slot.policy_share = config_.opening_actions == OpeningActions::kPolicy ? 1.0 : 0.0;
-    if (!slot.game.action.empty()) return;  // adopted
+    if (!slot.game.action.empty() || !slot.game.start.empty()) return;  // adopted
     if (!restarts_.empty() && slot.random.uniform() < restart_share_) {
       slot.opening = restarts_[slot.random.below(restarts_.size())];
       slot.opening_plies = slot.opening.size();
@@ -243,12 +250,14 @@ class SelfPlay final : public SelfPlayEngine {
       return;
     }
     if (!recent_.empty() && slot.random.uniform() < config_.fork_share) {
-      const std::vector<Action>& earlier = recent_[slot.random.below(recent_.size())];
+      const auto& [start, earlier] = recent_[slot.random.below(recent_.size())];
       const std::size_t plies = slot.random.below(earlier.size());
+      slot.game.start = start;
       slot.opening.assign(earlier.begin(), earlier.begin() + static_cast<std::ptrdiff_t>(plies));
       slot.opening_plies = plies + 1;
       return;
     }
+    slot.game.start = rules_.random_start(slot.random);
     const auto most = static_cast<std::uint64_t>(config_.random_opening_plies);
     if (most == 0 || !happens(config_.random_opening_share, slot.random)) return;
     slot.opening_plies = static_cast<std::size_t>(slot.random.below(most + 1));
@@ -368,20 +377,15 @@ class SelfPlay final : public SelfPlayEngine {
     slot.in_play = false;
     slot.search.set_root(rules_.start());
     counts_.games_resigned += slot.game.reason == "resign";
-    if (config_.fork_share > 0.0 && !slot.game.action.empty() && slot.game.start.empty()) {
-      remember(slot.game.action);
-    }
+    if (config_.fork_share > 0.0 && !slot.game.action.empty()) remember(slot.game);
     finished_.push_back(std::move(slot.game));
     ++counts_.games_finished;
   }
 
   // Keeps as many games as are played at once.
-  void remember(const std::vector<Action>& actions) {
-    if (recent_.size() < slots_.size()) {
-      recent_.push_back(actions);
-    } else {
-      recent_[next_recent_++ % recent_.size()] = actions;
-    }
+  void remember(const GameColumns& game) {
+    if (recent_.size() < slots_.size()) recent_.emplace_back();
+    recent_[next_recent_++ % slots_.size()] = {game.start, game.action};
   }
 
   Rules<G> rules_;
@@ -395,7 +399,7 @@ class SelfPlay final : public SelfPlayEngine {
   std::vector<std::int64_t> begun_;
   std::vector<GameColumns> finished_;
   std::deque<GameColumns> adopted_;
-  std::vector<std::vector<Action>> recent_;  // actions of games that ended, to begin forks from
+  std::vector<EndedGame> recent_;  // to begin forks from
   std::size_t next_recent_ = 0;
   std::vector<std::vector<Action>> restarts_;  // actions that games begin with
   double restart_share_ = 0.0;

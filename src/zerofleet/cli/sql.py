@@ -23,7 +23,10 @@ from zerofleet.cli.run_options import (
 from zerofleet.cli.terminal import echo
 from zerofleet.errors import ConfigError
 
-_WELCOME = "Read-only. \\dv lists the views, \\d games describes a table, \\q leaves."
+_WELCOME = (
+    "Read-only. \\dv lists the views, \\d games describes a table, \\q leaves.\n"
+    "TABLE player_names; says which colours the first and the second player have."
+)
 
 
 def sql(
@@ -41,6 +44,8 @@ def sql(
     password_file: PasswordFile = None,
 ) -> None:
     """Query the games in SQL (psql, read-only).
+
+    The view player_names says which colours the first and the second player have.
 
     For a stopped run, its database is started for the command. If ZEROFLEET_DATABASE_URL is set, as
     in the containers of a fleet, that Postgres is used.

@@ -279,7 +279,7 @@ class LearningLoop:
         self.bucket.limit(self._window.positions, settings.batch_size)
 
     def _note_regrets(self, game: GameColumns) -> None:
-        if self._restarts is None:
+        if self._restarts is None or game.start:
             return
         self._restarts.add(
             game.action, game.to_play, game.root_value, game.full_search, game.result or 0

@@ -23,7 +23,13 @@ from zerofleet.exam.examined_player import ExaminedPlayer
 from zerofleet.exam.gnu_go import LEVELS, GnuGoGames, play_gnu_go
 from zerofleet.games.chess import is_chess
 from zerofleet.match.anchors import anchor_player
-from zerofleet.match.play_match import PairQueue, SearchPlayer, draw_openings, play_match
+from zerofleet.match.play_match import (
+    PairQueue,
+    SearchPlayer,
+    draw_openings,
+    draw_starts,
+    play_match,
+)
 from zerofleet.prediction import Predictor
 from zerofleet.search_configs import match_search
 
@@ -91,7 +97,8 @@ async def play_anchors(
     """
     game, simulations = run.game.name, run.exam.num_simulations
     player = SearchPlayer(predictor, match_search(run.search, simulations))
-    openings = draw_openings(game, run.evaluator.opening_plies, games // 2, run.seed)
+    starts = draw_starts(game, games // 2, run.seed)
+    openings = draw_openings(game, run.evaluator.opening_plies, games // 2, run.seed, starts)
     places = [(opening, colour) for opening in range(len(openings)) for colour in (0, 1)]
     thinking = asyncio.Semaphore(os.cpu_count() or 1)
     found: Results = []
@@ -105,7 +112,7 @@ async def play_anchors(
             async with AsyncExitStack() as programs:
                 other = anchor_player(name, game, simulations, run.seed, programs, thinking, None)
                 queue = PairQueue(places[begin : begin + _PROGRAMS_AT_ONCE], _PAIRS_AT_ONCE)
-                await play_match(game, openings, (player, other), queue, keep)
+                await play_match(game, openings, (player, other), queue, keep, starts=starts)
         scores = [each.score for each in played]
         found.append(
             {
@@ -131,18 +138,20 @@ async def play_pairs(
         players: two networks; the scores are the first one's.
         games: an even number.
     """
-    openings = draw_openings(run.game.name, run.evaluator.opening_plies, games // 2, run.seed)
+    game, plies = run.game.name, run.evaluator.opening_plies
+    starts = draw_starts(game, games // 2, run.seed)
+    openings = draw_openings(game, plies, games // 2, run.seed, starts)
     search = match_search(run.search, run.exam.num_simulations)
     first, second = (SearchPlayer(predictor, search) for predictor in players)
     scores = [[0.0, 0.0] for _ in openings]
 
     async def keep(finished: Sequence[MatchGame]) -> None:
-        for game in finished:
-            scores[game.opening][game.color] = game.score
+        for each in finished:
+            scores[each.opening][each.color] = each.score
 
     places = [(opening, colour) for opening in range(len(openings)) for colour in (0, 1)]
     queue = PairQueue(places, _PAIRS_AT_ONCE)
-    await play_match(run.game.name, openings, (first, second), queue, keep)
+    await play_match(game, openings, (first, second), queue, keep, starts=starts)
     return [(first, second) for first, second in scores]
 
 

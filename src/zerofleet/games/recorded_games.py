@@ -19,7 +19,7 @@ from zerofleet.errors import ConfigError, IllegalActionError, InvalidRequestErro
 from zerofleet.games import sgf
 from zerofleet.games.chess import is_chess
 from zerofleet.games.go import base_name, is_go
-from zerofleet.games.notation import parse_actions
+from zerofleet.games.notation import parse_actions, player_names
 from zerofleet.games.pgn_text import read_pgn
 
 MOST_BYTES = 1 << 28
@@ -213,7 +213,8 @@ def _judged(game: str, actions: Sequence[int], start: str, result: int | None) -
     if result in (None, end.result):
         return end.result, False
     if not is_go(game):
-        words = {1: "the first player won", -1: "the second player won", 0: "a draw"}
+        first, second = player_names(game)
+        words = {1: f"{first} won", -1: f"{second} won", 0: "a draw"}
         raise InvalidRequestError(
             f"the result is '{words[result or 0]}', and by the rules '{words[end.result]}'"
         )

@@ -42,9 +42,6 @@ _ADVANTAGE = "playoutDoublingAdvantage"
 _GENMOVE = ("genmove", "reg_genmove")
 _RAW_NN = "kata-raw-nn"
 _SIGN_OF_LIFE_SECONDS = 1.0
-# An analysis grows until a move is played, so on a big board it requests less than the server
-# allows: 19x19 gets 13,812 simulations, and eight boards fit into the server's memory at once.
-_ANALYSIS_EDGES = 5_000_000
 # Lizzie takes the first word for a version of Leela Zero and warns below 0.15. We speak the
 # lz-analyze and lz-genmove_analyze of this version.
 _DIALECT_VERSION = "0.17"
@@ -347,8 +344,7 @@ class Engine:
     def _begin_analysis(self, command: Command) -> None:
         """Search until the next line comes."""
         shown = _Shown(parse_options(command.arguments), _ANALYZE[command.name])
-        most = analysis_simulations(self._description)
-        options = self._search | SearchOptions(simulations=most)
+        options = self._search | SearchOptions(simulations=self._description.longest_analysis)
         # Errors in the position are reported before the search begins.
         tables = self._tables(shown.options.player, options, shown.options.seconds)
         response = _Response(command)
@@ -399,12 +395,6 @@ class Engine:
     def _show(self, table: SearchTable, shown: _Shown) -> None:
         vertex = self._board.position.state.action_to_string
         self._say(analysis_line(table, shown.options, shown.dialect, vertex) + "\n")
-
-
-def analysis_simulations(description: PlayerDescription) -> int:
-    """Return the most simulations of an analysis: the server's limit, less on a big board."""
-    fitting = _ANALYSIS_EDGES // description.num_actions
-    return max(1, min(description.max_simulations, fitting))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,12 +1,14 @@
 """Playing a match: pairs of games between two players, many at once, by one engine of the core.
 
-The two games of a pair begin with the same random opening, with colours swapped.
+The two games of a pair begin with the same random opening, with colours swapped. In Chess960 they
+also begin at the same random start position.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import math
 import random
 from collections import deque
@@ -17,7 +19,7 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 from uuid import UUID
 
 import numpy as np
-from zerofleet_core import GameColumns, Match, SearchConfig
+from zerofleet_core import GameColumns, Match, SearchConfig, random_start
 
 from zerofleet.database import MatchGame
 from zerofleet.errors import ConfigError
@@ -376,7 +378,31 @@ async def together(*parts: Coroutine[Any, Any, _T]) -> list[_T]:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def draw_openings(game: str, plies: int, count: int, seed: int) -> list[list[int]]:
+def draw_starts(game: str, count: int, seed: int) -> list[str]:
+    """Draw a start position for each opening of a match, different ones as long as there are any.
+
+    Args:
+        count: number of openings.
+        seed: the same arguments give the same starts on any machine.
+
+    Returns:
+        ``[count]``; empty if the game has only the usual start, as all but Chess960 do.
+    """
+    rng = random.Random(seed)
+    drawn = {random_start(game, rng.getrandbits(63)): None}
+    misses = 0
+    while len(drawn) < count and misses < _MOST_MISSES:
+        before = len(drawn)
+        drawn[random_start(game, rng.getrandbits(63))] = None
+        misses = 0 if len(drawn) > before else misses + 1
+    if list(drawn) == [""]:
+        return []
+    return list(itertools.islice(itertools.cycle(drawn), count))
+
+
+def draw_openings(
+    game: str, plies: int, count: int, seed: int, starts: Sequence[str] = ()
+) -> list[list[int]]:
     """Draw random openings that lead to distinct positions, none of them the end of the game.
 
     The search of a match has no noise, so the same position would give the same game twice. A game
@@ -385,6 +411,7 @@ def draw_openings(game: str, plies: int, count: int, seed: int) -> list[list[int
     Args:
         plies: length of each opening.
         seed: the same arguments give the same openings on any machine.
+        starts: start position of each opening, ``[count]``; empty: the usual start.
 
     Raises:
         ConfigError: no game lasts longer than ``plies``.
@@ -393,7 +420,8 @@ def draw_openings(game: str, plies: int, count: int, seed: int) -> list[list[int
     openings: dict[int, list[int]] = {}  # by hash of the resulting position
     misses = 0
     while len(openings) < count and misses < _MOST_MISSES:
-        state, actions = _random_opening(game, plies, rng)
+        start = starts[len(openings)] if starts else ""
+        state, actions = _random_opening(game, plies, rng, start)
         if state.is_terminal or state.hash in openings:
             misses += 1
             continue
@@ -406,8 +434,10 @@ def draw_openings(game: str, plies: int, count: int, seed: int) -> list[list[int
     return list(openings.values())
 
 
-def _random_opening(game: str, plies: int, rng: random.Random) -> tuple[State, list[int]]:
-    state = State(game)
+def _random_opening(
+    game: str, plies: int, rng: random.Random, start: str
+) -> tuple[State, list[int]]:
+    state = State(game, [], start)
     actions: list[int] = []
     while len(actions) < plies and not state.is_terminal:
         action = rng.choice(state.legal_actions())

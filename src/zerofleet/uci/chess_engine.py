@@ -175,6 +175,9 @@ class ChessEngine:
         if self._state.is_terminal:
             self._say(f"info depth 0 score {_end_score(self._state)}\n{_NO_MOVE}\n")
             return
+        most = self._description.longest_analysis
+        if limits.nodes is not None and limits.nodes > most:
+            self.say(f"info string go nodes {limits.nodes}: the server searches at most {most}\n")
         self._search = _RunningSearch(self, limits, self._searches)
 
     async def _stop(self, _: Sequence[str]) -> None:
@@ -193,15 +196,18 @@ class ChessEngine:
         await self._stop(())
         self._search = None
 
-    def tables(self, limits: SearchLimits) -> AsyncGenerator[SearchTable]:
-        """Start a search of the position."""
-        most = self._description.max_simulations
+    def simulations(self, limits: SearchLimits) -> int:
+        """Return the simulations after which a search ends at the latest."""
+        most = self._description.longest_analysis
         usual = self._options.get("simulations") or self._description.num_simulations
         timed = limits.is_infinite or limits.is_ponder or limits.depth or limits.mate
         timed = timed or limits.seconds(self._state.to_play, 0.0) is not None
-        simulations = limits.nodes or (most if timed else usual)
+        return max(1, min(limits.nodes or (most if timed else usual), most))
+
+    def tables(self, limits: SearchLimits) -> AsyncGenerator[SearchTable]:
+        """Start a search of the position."""
         search = SearchOptions(
-            simulations=max(1, min(simulations, most)), actions=self._root_actions(limits)
+            simulations=self.simulations(limits), actions=self._root_actions(limits)
         )
         return self._player.analyze(
             self._actions,
@@ -312,8 +318,8 @@ class _RunningSearch:
         try:
             while not self._is_over(reader):
                 left = None if self._deadline is None else self._deadline - time.monotonic()
-                # Without a table there is no move yet, whatever the clock says.
-                if left is not None and left <= 0:
+                # Without a table there is no move yet, whatever the clock or the controller says.
+                if self._stopped or (left is not None and left <= 0):
                     left = _TABLE_SECONDS
                 change = asyncio.create_task(self._changed.wait())
                 waited = {change} if reader.done() else {change, reader}
@@ -347,8 +353,27 @@ class _RunningSearch:
                         self._tell(table, now)
                     if self._reaches_depth(table):
                         return
+            self._explain_end()
         except ZerofleetError as error:
             self._engine.complain(error)
+
+    def _explain_end(self) -> None:
+        """Tell why a search that nobody has stopped goes no further."""
+        table, asked = self._latest, self._engine.simulations(self._limits)
+        if table is None or self._style.mate_in(table.ranked[0]) is not None:
+            return
+        if table.simulations < asked:
+            reason = "the result is proven, or the server has no memory for a larger tree"
+        elif self._limits.nodes is None and self._is_open:
+            reason = "the most that the server searches"
+        else:
+            return
+        self._engine.say(f"info string the search ended at {table.simulations} nodes: {reason}\n")
+
+    @property
+    def _is_open(self) -> bool:
+        """Whether the search has no end of its own but a time or ``stop``."""
+        return self._limits.is_infinite or self._limits.is_ponder or self._deadline is not None
 
     def _reaches_depth(self, table: SearchTable) -> bool:
         best = table.ranked[0]

@@ -9,11 +9,13 @@ from typing import Any
 
 import pytest
 
+from zerofleet import games
 from zerofleet.client import AsyncPlayer
 from zerofleet.config import SearchSection
 from zerofleet.errors import InferenceUnavailableError, InvalidRequestError
 from zerofleet.games import sgf
 from zerofleet.rpc.player_service import SearchOptions, SearchTable, Sgf
+from zerofleet.services.inference import model_player
 
 GAME = "go(size=5,komi=7.5,suicide=false)"
 SEEDED = {"simulations": 30, "seed": 1}
@@ -105,6 +107,33 @@ async def test_a_search_ends_when_its_client_leaves(player_server: Any) -> None:
         waiting.cancel()
         await searches(server.player, 0)
         gate.release(20_000)
+
+
+async def test_an_analysis_grows_in_steps(
+    player_server: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is the same search, and ends when its tree has no more memory."""
+    spec = games.spec(GAME)
+    monkeypatch.setattr(model_player, "_STEP_EDGES", 10 * spec.num_actions)
+    section = SearchSection(num_simulations=20, random_symmetry=False, prove_results=False)
+    async with player_server(GAME, section) as server, AsyncPlayer(server.address) as client:
+        whole = await client.search(simulations=64, seed=3)
+        tables = [t async for t in client.analyze(simulations=64, seed=3, every_simulations=1)]
+        assert tables[-1] == whole
+        simulations = [table.simulations for table in tables]
+        assert simulations == sorted(set(simulations))
+        assert [table.done for table in tables] == [False] * (len(tables) - 1) + [True]
+
+        small = model_player.Admission(most_edges=100 * spec.num_actions)
+        monkeypatch.setattr(server.player, "_admission", small)
+        *_, last = [t async for t in client.analyze(simulations=1_000_000, seed=3)]
+        assert last.done
+        assert 40 <= last.simulations <= 60
+        assert small.searches == 0
+        with pytest.raises(InvalidRequestError, match="1000001: give 1 to 1000000"):
+            _ = [t async for t in client.analyze(simulations=1_000_001)]
+        with pytest.raises(InvalidRequestError, match="20001: give 1 to 20000"):
+            await client.search(simulations=20_001)
 
 
 async def test_a_silent_stream_is_given_up(player_server: Any) -> None:

@@ -12,6 +12,7 @@
 #include "zerofleet/games/chess_board.h"
 #include "zerofleet/games/chess_moves.h"
 #include "zerofleet/games/chess_notation.h"
+#include "zerofleet/random.h"
 
 namespace zerofleet {
 
@@ -89,6 +90,13 @@ class Chess {
   // std::invalid_argument, naming what is wrong, for a text that is no position of chess.
   static Chess set_up(const Chess& start, std::string_view fen) {
     return Chess(start.rules(), parse_fen(fen, start.board_.is_chess960()));
+  }
+
+  // One of the 960 starts of Chess960; empty for the usual array, and always in standard chess.
+  std::string random_start(Random& random) const {
+    if (!board_.is_chess960()) return {};
+    const auto number = static_cast<int>(random.below(kChess960Starts));
+    return number == kChess960Usual ? std::string() : chess960_start(number);
   }
 
   ChessRules rules() const { return {board_.is_chess960(), max_length_}; }

@@ -338,6 +338,40 @@ inline std::string fen_text(const ChessSetup& setup) {
   return fen + ' ' + std::to_string(setup.clock) + ' ' + std::to_string(setup.move);
 }
 
+inline constexpr int kChess960Starts = 960;
+inline constexpr int kChess960Usual = 518;  // RNBQKBNR
+
+// The start position of this number, 0 to 959, by Scharnagl's numbering: a bishop on a light and
+// one on a dark square, then the queen, then two knights take free files; the king stands between
+// the rooks on the last three.
+inline std::string chess960_start(int number) {
+  constexpr std::array<std::array<int, 2>, 10> kKnights = {
+      {{0, 1}, {0, 2}, {0, 3}, {0, 4}, {1, 2}, {1, 3}, {1, 4}, {2, 3}, {2, 4}, {3, 4}}};
+  std::string men(8, '.');
+  const auto free_file = [&men](int skipped) {
+    std::size_t file = men.find('.');
+    while (skipped-- > 0) file = men.find('.', file + 1);
+    return file;
+  };
+  men[static_cast<std::size_t>(2 * (number % 4) + 1)] = 'b';
+  men[static_cast<std::size_t>(2 * (number / 4 % 4))] = 'b';
+  men[free_file(number / 16 % 6)] = 'q';
+  const auto [first, second] = kKnights[static_cast<std::size_t>(number / 96)];
+  for (const std::size_t file : {free_file(first), free_file(second)}) men[file] = 'n';
+  std::string rights;
+  for (const char man : {'r', 'k', 'r'}) {
+    const std::size_t file = free_file(0);
+    men[file] = man;
+    if (man == 'r') rights.insert(rights.begin(), static_cast<char>('a' + file));
+  }
+  const auto capitals = [](std::string text) {
+    for (char& letter : text) letter = static_cast<char>(letter - 'a' + 'A');
+    return text;
+  };
+  return men + "/pppppppp/8/8/8/8/PPPPPPPP/" + capitals(men) + " w " + capitals(rights) + rights +
+         " - 0 1";
+}
+
 // A move in the notation of the Universal Chess Interface, as `player` sees the board.
 inline std::string uci_text(const ChessMove& move, Player player, bool with_promotion) {
   std::string text = chess::square_text(move.from, player) + chess::square_text(move.to, player);

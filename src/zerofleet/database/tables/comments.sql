@@ -52,7 +52,9 @@ COMMENT ON COLUMN games.kind IS
 COMMENT ON COLUMN games.first_model IS
     'Model that chose the first player''s first action; 0: no model of this run.';
 COMMENT ON COLUMN games.second_model IS 'Model that chose the second player''s first action.';
-COMMENT ON COLUMN games.result IS '+1: the first player won. -1: the second player won. 0: a draw.';
+COMMENT ON COLUMN games.result IS
+    '+1: the first player won (White in chess, Black in Go; see player_names). -1: the second player '
+    'won. 0: a draw.';
 COMMENT ON COLUMN games.reason IS
     'rules: the rules ended the game. resign: the player to move resigned and lost. adjudicated: the '
     'file of a given game names the result.';
@@ -85,7 +87,8 @@ COMMENT ON TABLE match_games IS
     'model has model version 0.';
 COMMENT ON COLUMN match_games.opening IS 'Number of the opening among the match''s seeded openings.';
 COMMENT ON COLUMN match_games.color IS
-    '0: matches.player is the first player of the game. 1: it is the second player.';
+    '0: matches.player is the first player of the game (White in chess, Black in Go; see player_names). '
+    '1: it is the second player.';
 COMMENT ON COLUMN match_games.score IS 'Score of matches.player: 1 won, 0.5 drawn, 0 lost.';
 COMMENT ON COLUMN match_games.remark IS
     'Why an outside program lost before the rules ended the game; null in all other games.';
@@ -235,7 +238,9 @@ COMMENT ON TABLE positions_default IS
     'Positions that belong to no partition: the uid of their game is no UUIDv7, or of another time.';
 COMMENT ON COLUMN positions.ply IS 'Actions played before it; 0 is the start of the game.';
 COMMENT ON COLUMN positions.action IS 'Action that was played.';
-COMMENT ON COLUMN positions.to_play IS '0: the first player moves. 1: the second player moves.';
+COMMENT ON COLUMN positions.to_play IS
+    '0: the first player moves (White in chess, Black in Go; see player_names). 1: the second player '
+    'moves.';
 COMMENT ON COLUMN positions.model_version IS 'Model that searched the position.';
 COMMENT ON COLUMN positions.root_value IS 'Value after search, in [-1, 1], for the player to move.';
 COMMENT ON COLUMN positions.network_value IS

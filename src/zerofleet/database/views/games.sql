@@ -1,3 +1,27 @@
+-- As in zerofleet.games.notation.
+CREATE VIEW player_names AS
+SELECT
+    r.name AS run,
+    r.game,
+    coalesce(named.first_player, 'first') AS first_player,
+    coalesce(named.second_player, 'second') AS second_player
+FROM runs AS r
+LEFT JOIN (
+    VALUES
+        ('chess', 'White', 'Black'),
+        ('connect_four', 'Red', 'Yellow'),
+        ('go', 'Black', 'White'),
+        ('gomoku', 'Black', 'White'),
+        ('mnk', 'X', 'O'),
+        ('othello', 'Black', 'White'),
+        ('tic_tac_toe', 'X', 'O')
+) AS named (family, first_player, second_player)
+    ON named.family = split_part(replace(r.game, 'openspiel:', ''), '(', 1);
+COMMENT ON VIEW player_names IS
+    'The players of each run''s game. The first player, 0, is White in chess, Black in Go, Gomoku and '
+    'Othello, Red in Connect Four, and X in tic-tac-toe and mnk. The players of other games are first '
+    'and second.';
+
 CREATE VIEW games_per_hour AS
 SELECT
     run,
@@ -26,7 +50,8 @@ SELECT
 FROM games
 WHERE kind = 'selfplay'
 GROUP BY run, first_model;
-COMMENT ON VIEW model_summary IS 'How the self-play games of each model end.';
+COMMENT ON VIEW model_summary IS
+    'How the self-play games of each model end. player_names has the colours of the players.';
 
 CREATE VIEW openings AS
 SELECT
@@ -47,8 +72,8 @@ WHERE
     ) = 0
 GROUP BY run, first_model, opening;
 COMMENT ON VIEW openings IS
-    'The first three moves of self-play games by model; first_player_score counts draws half. Games '
-    'that begin elsewhere, or with random or repeated moves, are left out, unless an earlier version stored them '
+    'The first three moves of self-play games by model; first_player_score counts draws half, and '
+    'player_names has the first player''s colour. Games that begin elsewhere, or with random or repeated moves, are left out, unless an earlier version stored them '
     'and their searches were deleted.';
 
 CREATE VIEW value_calibration AS
@@ -100,6 +125,7 @@ SELECT
     g.run,
     p.ply,
     CASE p.to_play WHEN 0 THEN 'first' ELSE 'second' END AS player,
+    CASE p.to_play WHEN 0 THEN n.first_player ELSE n.second_player END AS player_name,
     (string_to_array(g.moves, ' '))[p.ply + 1] AS move,
     p.action,
     round(p.root_value::numeric, 3) AS value,
@@ -114,10 +140,11 @@ SELECT
     round(p.best_child_value::numeric, 3) AS best_child_value,
     coalesce(p.policy_weights, p.visit_counts) AS policy_weights
 FROM positions AS p
-JOIN games AS g USING (game_uid);
+JOIN games AS g USING (game_uid)
+JOIN player_names AS n ON n.run = g.run;
 COMMENT ON VIEW game_moves IS
-    'Games move by move, values for the player to move: filter by game_uid, order by ply. Compare '
-    'values of one player and one model only: in a match each player has its own values. Games whose '
+    'Games move by move, values for the player to move: filter by game_uid, order by ply. player_name '
+    'is the colour, such as White in chess. Compare values of one player and one model only: in a match each player has its own values. Games whose '
     'searches were deleted are not included; games.moves has their moves.';
 
 CREATE VIEW largest_mistakes AS
