@@ -251,7 +251,7 @@ def test_wrong_exports_are_refused_in_one_line_and_nothing_is_written(
     shutil.rmtree(export / "searches")
     assert "has no searches, so there is nothing to learn from" in refused()
     again()
-    path = sorted((export / "searches").iterdir())[-1]
+    path = max((export / "searches").iterdir())
     content = path.read_bytes()
     path.write_bytes(content[: len(content) // 2])
     assert f"{path} cannot be read" in refused()

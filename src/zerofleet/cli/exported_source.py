@@ -423,9 +423,7 @@ def fork_export(folder: Path, new: NewRun, games: int | None, *, retrain: bool) 
         new.report(database, until=" --until 5000steps" if retrain else "")
 
 
-def _checked(
-    export: GamesExport, run: RunConfig, rows: Sequence[dict[str, Any]]
-) -> dict[str, int]:
+def _checked(export: GamesExport, run: RunConfig, rows: Sequence[dict[str, Any]]) -> dict[str, int]:
     """Read and replay games; return the training positions of each that can be used.
 
     Raises:
