@@ -184,6 +184,9 @@ def test_games_without_usable_searches_are_left_out(
     assert f"left out 5 of {GAMES + 2} games" in said
     assert f"1 do not replay, the first: game {uids[-1]}" in said
     assert database.count_games("new", "given") == GAMES + 2 - 5
+    origin = database.origin("new")
+    assert origin is not None
+    assert (origin.chosen, origin.games, origin.left_out) == (GAMES + 2, GAMES + 2 - 5, 5)
     rewritten(export, "searches", lambda rows: rows.slice(0, 0))
     status, said = fork(database_url, export, write_run(new_toml.parent, "third"))
     assert status == 2

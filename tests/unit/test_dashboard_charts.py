@@ -6,8 +6,8 @@ from typing import Any, cast
 
 from zerofleet.services.dashboard.charts import BLUE, ChartAxis, ChartLine, Drawing
 from zerofleet.services.dashboard.run_page import RunDrawings, TimeScale
-from zerofleet.services.dashboard.runs_page import OverlaidRun, RunsDrawings
 from zerofleet.services.dashboard.run_queries import GameBlock, RunCurves
+from zerofleet.services.dashboard.runs_page import OverlaidRun, RunsDrawings
 
 BEGAN = datetime(2026, 5, 1, tzinfo=UTC)
 

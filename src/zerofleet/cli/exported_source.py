@@ -396,7 +396,7 @@ def fork_export(folder: Path, new: NewRun, games: int | None, *, retrain: bool) 
     positions = _checked(export, run, rows)
     if retrain:
         require_enough(run, sum(positions.values()))
-    rows = [row for row in rows if row["game_uid"] in positions]
+    usable = [row for row in rows if row["game_uid"] in positions]
     with new.opened() as target:
         database, name = target.database, run.name
         keys = "\n".join([export.game, *positions])
@@ -411,7 +411,7 @@ def fork_export(folder: Path, new: NewRun, games: int | None, *, retrain: bool) 
         )
         target.keep()
         if not state.is_finished:
-            stored = _store(export, new, database, rows, state.began_at)
+            stored = _store(export, new, database, usable, state.began_at)
             if not stored:
                 raise ConfigError(f"Postgres takes no game of the export {folder}")
             database.finish_origin(
