@@ -14,7 +14,7 @@ _VISITOR_DATABASE_URL = "postgresql://zerofleet_visitor@127.0.0.1:5432/zerofleet
 
 
 class OtherRun(BaseModel):
-    """A run of another database, whose curves the dashboard shows with those of its own run."""
+    """A run of another database, whose curves the dashboard shows next to its own run."""
 
     label: str
     """Name on the page: the run's name, with its folder if another run has the same name."""

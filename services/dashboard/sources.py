@@ -245,7 +245,7 @@ def _usage_curve(file: Path) -> Sequence[tuple[float, float]]:
         content: Any = json.loads(file.read_text(encoding="utf-8"))
         return [(float(at), float(cpu)) for at, cpu in content["curve"]]
     except (OSError, ValueError, KeyError, TypeError):
-        return ()  # of an older zerofleet, or damaged
+        return ()  # an older zerofleet saved no curve, or the file is damaged
 
 
 class ReadOnlyPool(ConnectionPool):

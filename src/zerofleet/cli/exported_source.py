@@ -297,7 +297,7 @@ def _rows(table: Any) -> _Rows:  # noqa: ANN401 - pyarrow has no types
             raise ValueError(f"{name} has a null")
         offsets = offsets - offsets[0]
         if not np.array_equal(rows.setdefault("offsets", offsets), offsets):
-            raise ValueError(f"the lists of {name} have other lengths than those of legal_actions")
+            raise ValueError(f"the lists of {name} do not have the lengths of legal_actions")
         rows[name] = values
     return rows
 
@@ -480,7 +480,7 @@ def _store(
     rows: Sequence[dict[str, Any]],
     began_at: datetime,
 ) -> list[str]:
-    """Store the games; return the uids in the export of those that Postgres takes."""
+    """Store the games; return the uids, as in the export, of the games that Postgres takes."""
     run, tries, counter = new.run, Tries(), Counter("copied", len(rows))
     worker = f"fork of {export.run}"[:200]
     stored: list[str] = []
