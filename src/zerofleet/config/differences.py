@@ -35,7 +35,14 @@ def differing_keys(values: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[st
     """
     flat = {name: flat_values(each) for name, each in values.items()}
     keys = sorted({key for each in flat.values() for key in each})
-    table = {key: {name: each.get(key, UNSET) for name, each in flat.items()} for key in keys}
+    table = {
+        # A section that is left out is null in one run and has keys in another.
+        key: {
+            name: UNSET if (value := each.get(key)) is None else value
+            for name, each in flat.items()
+        }
+        for key in keys
+    }
     return {
         key: row
         for key, row in table.items()
