@@ -216,15 +216,15 @@ def _about(folder: Path) -> dict[str, Any]:
         )
     with _readable(path):
         about: Any = json.loads(path.read_text(encoding="utf-8"))
-    names = ("run", "game", "format")
-    if not isinstance(about, dict) or not all(isinstance(about.get(n), str) for n in names):
+    values = cast("dict[str, Any]", about) if isinstance(about, dict) else {}
+    if not all(isinstance(values.get(name), str) for name in ("run", "game", "format")):
         raise ConfigError(f"{path} lacks run, game or format: it is not of `zerofleet export`")
-    if about["format"] != "parquet":
+    if values["format"] != "parquet":
         raise ConfigError(
-            f"the export {folder} has the format {about['format']}, and a fork needs Parquet: "
+            f"the export {folder} has the format {values['format']}, and a fork needs Parquet: "
             "zerofleet export --format parquet"
         )
-    return cast("dict[str, Any]", about)
+    return values
 
 
 def _files(folder: Path, table: str) -> list[Path]:
@@ -345,13 +345,12 @@ def _game_columns(row: dict[str, Any], rows: _Rows) -> GameColumns:
     Raises:
         ValueError: the rows do not fit the game.
     """
-    plies = len(rows["ply"])
-    if not np.array_equal(rows["ply"], np.arange(row["length"])):
+    plies, length = len(rows["ply"]), int(row["length"])
+    if not np.array_equal(rows["ply"], np.arange(length)):
         raise ValueError(
-            f"it has {row['length']} plies, and {plies} searches that are not 0 to "
-            f"{row['length'] - 1} in order"
+            f"it has {length} plies, and {plies} searches that are not 0 to {length - 1} in order"
         )
-    arrays = {
+    arrays: dict[str, Any] = {
         name: np.ascontiguousarray(rows[name], DTYPES[name])
         for name in (*_SEARCH_COLUMNS[2:], "offsets")
     }
