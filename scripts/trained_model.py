@@ -96,7 +96,7 @@ def revision() -> str:
 
 def usage(folder: DataFolder) -> dict[str, float]:
     """Return the CPU-seconds of the run since its first game, if the folder counts them."""
-    path = folder.root / "usage.json"
+    path = folder.usage_file
     if not path.exists():
         return {}
     return {"cpu_seconds": round(json.loads(path.read_text(encoding="utf-8"))["cpu_seconds"])}

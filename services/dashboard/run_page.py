@@ -44,9 +44,10 @@ from zerofleet.services.dashboard.toolkit import events, ui
 _SMOOTHING = 0.9  # weight of the earlier values
 _MOST_MARKS = 100
 
-Scale = Literal["time", "games", "steps"]
+Scale = Literal["time", "games", "steps", "cpu"]
 
-_SECONDS = 10.0
+_AXIS_NAMES = {"games": "self-play games", "steps": "training steps", "cpu": "CPU-seconds"}
+SECONDS = 10.0
 _BLOCKS = f"Appears with the first {BLOCK_GAMES} games of self-play."
 _MEASURED = "Appears with the trainer's first measurement."
 _TRAINING, _VALIDATION = "training", "validation"
@@ -67,15 +68,19 @@ _USUAL_GO9 = "Usual on two cores: about +500 after an hour."
 
 @dataclass(frozen=True, slots=True)
 class TimeScale:
-    """The x axis of the run's charts: time, games, or steps.
+    """The x axis of the run's charts: time, games, steps, or CPU-seconds.
 
     Games and steps are interpolated between the blocks of games, and between the measurements.
+
+    Args:
+        usage: times in seconds since 1970 with the CPU-seconds until then.
     """
 
     scale: Scale
     curves: RunCurves
+    usage: Sequence[tuple[float, float]] = ()
     _marks: list[tuple[float, float]] = field(init=False)
-    _ends: tuple[float, float] | tuple[None, None] = field(init=False)
+    ends: tuple[float, float] | tuple[None, None] = field(init=False)
     """Ends of all known data, in milliseconds. All panels share this axis, so that data not read
     yet shows as a gap.
     """
@@ -89,6 +94,8 @@ class TimeScale:
                 marks.append((block.at.timestamp(), float(total)))
         elif self.scale == "steps":
             marks = [(row.at.timestamp(), float(row.step)) for row in self.curves.trained]
+        elif self.scale == "cpu":
+            marks = list(self.usage)
         object.__setattr__(self, "_marks", marks)
         curves = self.curves
         known = [
@@ -102,15 +109,14 @@ class TimeScale:
             )
             for row in (*rows[:1], *rows[-1:])
         ]
-        object.__setattr__(self, "_ends", _time_ends(known))
+        object.__setattr__(self, "ends", _time_ends(known))
 
     @property
     def axis(self) -> ChartAxis:
         """Return the options of the axis."""
         if self.scale == "time":
-            return ChartAxis("time", TIME_NAME, least=self._ends[0], most=self._ends[1])
-        name = "self-play games" if self.scale == "games" else "training steps"
-        return ChartAxis("value", name)
+            return ChartAxis("time", TIME_NAME, least=self.ends[0], most=self.ends[1])
+        return ChartAxis("value", _AXIS_NAMES[self.scale])
 
     def x(self, at: datetime) -> float | None:
         """Return the place of a moment; None: there is no data yet to interpolate between."""
@@ -177,7 +183,7 @@ class RunDrawings:
         )
         levels = {**self.curves.anchors, f"0: {reference or 'the oldest rated model'}": 0.0}
         ends = [y for _, low, high in line.band for y in (low, high)]
-        y = _around([*ends, *levels.values()], "Elo", 100)
+        y = around([*ends, *levels.values()], "Elo", 100)
         return Drawing([line], times.axis, y, levels=levels)
 
     def exam(self) -> Drawing:
@@ -188,8 +194,8 @@ class RunDrawings:
             rows = [row for row in self.curves.exams if row.kind == kind]
             if not rows:
                 continue
-            searched = self.times.points(rows, lambda row: _percent(row.error_rate))
-            network = self.times.points(rows, lambda row: _percent(row.prior_error_rate))
+            searched = self.times.points(rows, lambda row: percent(row.error_rate))
+            network = self.times.points(rows, lambda row: percent(row.prior_error_rate))
             words = POSITION_WORDS[kind]
             lines.append(ChartLine(f"{words}, with search", searched, colour, dots=True))
             if network:
@@ -206,7 +212,7 @@ class RunDrawings:
         ]
         values = [y for line in lines for _, y in line.points if y > 0]
         least, most = (
-            (_rounded(0.95 * min(values), 2), _rounded(1.05 * max(values), 2)) if values else (1, 2)
+            (rounded(0.95 * min(values), 2), rounded(1.05 * max(values), 2)) if values else (1, 2)
         )
         y = ChartAxis("log", unit, least=least, most=most)
         return Drawing(lines, self.times.axis, y, moments=self._promotions())
@@ -295,12 +301,12 @@ class RunDrawings:
         points = self.times.points(
             self.curves.trained,
             lambda row: (
-                None if row.samples_per_position is None else _rounded(row.samples_per_position)
+                None if row.samples_per_position is None else rounded(row.samples_per_position)
             ),
         )
         line = ChartLine("samples per position", points, BLUE)
         levels = {} if most is None else {"samples_per_position": most}
-        y = _around([0, most or 0, *(y for _, y in points)], "samples per position", 1)
+        y = around([0, most or 0, *(y for _, y in points)], "samples per position", 1)
         return Drawing([line], self.times.axis, y, levels=levels)
 
     def unique_games(self) -> Drawing:
@@ -346,14 +352,14 @@ class RunDrawings:
     def resignations(self) -> Drawing:
         """Draw the share of would-be resignations that did not lose, and the allowed share."""
         rows = [row for row in self.curves.resignations if row.would_resign]
-        wrong = self.times.points(rows, lambda row: _percent(row.wrong / row.would_resign))
+        wrong = self.times.points(rows, lambda row: percent(row.wrong / row.would_resign))
         resigned = self._played(lambda block: 100 * block.resigned / block.games)
         lines = [ChartLine("false resignations", wrong, RED, dots=True)]
         if any(y for _, y in resigned):
             lines.append(ChartLine("games resigned", resigned, GREEN))
-        allowed = _percent(rows[-1].false_positive_share) if rows else None
+        allowed = percent(rows[-1].false_positive_share) if rows else None
         levels = {} if allowed is None else {f"allowed: {allowed:g}%": allowed}
-        y = _around(
+        y = around(
             [0, allowed or 0, *(y for line in lines for _, y in line.points)], "% of games", 1
         )
         return Drawing(lines, self.times.axis, y, levels=levels)
@@ -367,7 +373,7 @@ class RunDrawings:
         return sorted(marks)[-_MOST_MARKS:]
 
     def _played(self, value: Callable[[GameBlock], float]) -> list[Point]:
-        return self.times.points(self.curves.blocks, lambda block: _rounded(value(block)))
+        return self.times.points(self.curves.blocks, lambda block: rounded(value(block)))
 
     def _measured(
         self,
@@ -382,7 +388,7 @@ class RunDrawings:
 
         def value(row: Any) -> float | None:  # noqa: ANN401 - a row of SQLAlchemy
             found: float | None = read(row)
-            return None if found is None else _rounded(found * times)
+            return None if found is None else rounded(found * times)
 
         points = self.times.points(rows, value)
         if self.smooth and points:
@@ -392,7 +398,7 @@ class RunDrawings:
             yield ChartLine(name, points, colour)
 
 
-def _around(values: Sequence[float], name: str, step: float) -> ChartAxis:
+def around(values: Sequence[float], name: str, step: float) -> ChartAxis:
     """Return an axis in four parts that holds all values; labels are multiples of the step."""
     if not values:
         return ChartAxis(name=name)
@@ -417,17 +423,18 @@ def smoothed(points: Sequence[Point]) -> list[Point]:
     for x, y in points:
         total = _SMOOTHING * total + y
         weight = _SMOOTHING * weight + 1
-        found.append((x, _rounded(total / weight)))
+        found.append((x, rounded(total / weight)))
     return found
 
 
-def _rounded(value: float, digits: int = 4) -> float:
+def rounded(value: float, digits: int = 4) -> float:
     """Round to few digits: more cannot be seen, and take time to send."""
     return float(f"{value:.{digits}g}")
 
 
-def _percent(share: float | None) -> float | None:
-    return None if share is None else _rounded(100 * share)
+def percent(share: float | None) -> float | None:
+    """Return a share in percent."""
+    return None if share is None else rounded(100 * share)
 
 
 _STAGE_AXIS = ChartAxis("category", "stage: quarter of the game", categories=("1", "2", "3", "4"))
@@ -442,7 +449,7 @@ def add_run_page(frame: Frame) -> None:
         said_heading("Run")
         view = RunView(visit)
         curves = visit.shared(
-            "curves", reader.read, _SECONDS, keep=True, is_loading=RunCurves.is_loading
+            "curves", reader.read, SECONDS, keep=True, is_loading=RunCurves.is_loading
         )
         visit.watch(curves, view.show)
 

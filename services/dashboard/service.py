@@ -46,6 +46,7 @@ from zerofleet.services.dashboard.models_page import add_model_page, add_models_
 from zerofleet.services.dashboard.openings_page import add_openings_page
 from zerofleet.services.dashboard.play_page import add_play_page
 from zerofleet.services.dashboard.run_page import add_run_page
+from zerofleet.services.dashboard.runs_page import add_runs_page
 from zerofleet.services.dashboard.settings import DashboardSettings
 from zerofleet.services.dashboard.sources import Sources
 from zerofleet.services.dashboard.sql_page import add_sql_page
@@ -68,6 +69,7 @@ _ICON = (
 def add_pages(frame: Frame, queries: VisitorQueries) -> None:
     """Register every page, in the order of the navigation."""
     add_run_page(frame)
+    add_runs_page(frame)
     add_models_page(frame)
     add_model_page(frame)
     add_compare_page(frame)

@@ -6,11 +6,21 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar
 
-from pydantic import Field
+from pydantic import BaseModel, Field
 
 from zerofleet.config import ProcessSettings
 
 _VISITOR_DATABASE_URL = "postgresql://zerofleet_visitor@127.0.0.1:5432/zerofleet"
+
+
+class OtherRun(BaseModel):
+    """A run of another database, whose curves the dashboard shows next to its own run."""
+
+    label: str
+    """Name on the page: the run's name, with its folder if another run has the same name."""
+    run: str
+    database_url: str
+    usage_file: Path | None = None
 
 
 class DashboardSettings(ProcessSettings):
@@ -48,6 +58,11 @@ class DashboardSettings(ProcessSettings):
     """Most searches of all visitors at once; each has one row in a batch."""
     dashboard_run_stopped: bool = False
     """Show a stopped run (set by ``zerofleet page``): training services are not shown as down."""
+
+    dashboard_usage_file: Path | None = None
+    """File with the CPU-seconds of the run over time (set by ``zerofleet up`` and ``page``)."""
+    dashboard_other_runs: tuple[OtherRun, ...] = ()
+    """Runs of other databases, to compare, as JSON (set by ``zerofleet page --with``)."""
 
     _stores: ClassVar[Mapping[str, str]] = {
         **ProcessSettings._stores,

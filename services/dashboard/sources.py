@@ -10,10 +10,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import copy
+import json
 import time
 from collections.abc import Awaitable, Callable, Collection, Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, Generic, Literal, Self, TypeVar, cast
 
 import structlog
@@ -46,12 +48,16 @@ _LOADING_REST = 3  # the same, while a reading loads the history of a long run
 _log = structlog.get_logger()
 
 _CONNECTIONS = 6  # limit of the role: 20
+_OTHER_CONNECTIONS = 2
 _STATEMENT_SECONDS = 10
 _MOST_RUNS = 100
 _INFERENCE = "Inference"
 
 _RUNS = f"SELECT name, game FROM runs ORDER BY created_at DESC LIMIT {_MOST_RUNS}"
 _RUN = "SELECT name, game, config FROM runs WHERE name = :run"
+_RUNS_OF_GAME = f"""
+SELECT name, game, config FROM runs WHERE game = :game ORDER BY created_at DESC LIMIT {_MOST_RUNS}
+"""
 
 STRIP_SECONDS = 2.0
 SERVICES_SECONDS = 1.0
@@ -215,6 +221,33 @@ class ShownRun:
     """None: it was stored by a version of zerofleet with other keys."""
 
 
+@dataclass(frozen=True, slots=True)
+class ComparedRun:
+    """A run whose curves can be drawn in one chart with others."""
+
+    label: str
+    """Name on the page."""
+    run: ShownRun
+    sources: Sources
+    """The sources with the database of this run."""
+    usage_file: Path | None = None
+    is_elsewhere: bool = False
+    """Whether it is in another database than the service's own run."""
+
+    async def usage(self) -> Sequence[tuple[float, float]]:
+        """Return times in seconds since 1970 with the CPU-seconds until then; empty if unknown."""
+        file = self.usage_file
+        return () if file is None else await asyncio.to_thread(_usage_curve, file)
+
+
+def _usage_curve(file: Path) -> Sequence[tuple[float, float]]:
+    try:
+        content: Any = json.loads(file.read_text(encoding="utf-8"))
+        return [(float(at), float(cpu)) for at, cpu in content["curve"]]
+    except (OSError, ValueError, KeyError, TypeError):
+        return ()  # an older zerofleet saved no curve, or the file is damaged
+
+
 class ReadOnlyPool(ConnectionPool):
     """Connections whose transactions write nothing and end within seconds."""
 
@@ -258,6 +291,12 @@ class Sources:
         self.postgres = ReadOnlyPool(settings.database_url, pool_size=_CONNECTIONS)
         self.run_is_stopped = settings.dashboard_run_stopped
         """Whether the service's own run is stopped and only shown."""
+        self._usage_file = settings.dashboard_usage_file
+        self._postgres_name = "Postgres"
+        self._others = [
+            (other, ReadOnlyPool(other.database_url, pool_size=_OTHER_CONNECTIONS))
+            for other in settings.dashboard_other_runs
+        ]
         self._redis_url = settings.redis_url
         self._heartbeats: dict[str, Heartbeats] = {run.name: Heartbeats(self._redis_url, run.name)}
         self._histories: dict[str, HeartbeatHistory] = {}
@@ -283,7 +322,8 @@ class Sources:
         await self._player.__aexit__(None, None, None)
         for reader in (*self._heartbeats.values(), *self._histories.values()):
             reader.close()
-        self.postgres.close()
+        for pool in (self.postgres, *(pool for _, pool in self._others)):
+            pool.close()
 
     visitor: Visitor
     """The visitor of the page."""
@@ -329,7 +369,7 @@ class Sources:
             with self.postgres.reading() as connection:
                 return list(connection.execute(text(statement), parameters).all())
 
-        with self.asking("Postgres"):
+        with self.asking(self._postgres_name):
             return await asyncio.to_thread(ask)
 
     async def heartbeats(self, run: str) -> list[Heartbeat]:
@@ -413,10 +453,40 @@ class Sources:
         rows = await self.rows(_RUN, run=name) if "\0" not in name else ()
         if not rows:
             return None
-        config: RunConfig | None = None
-        with contextlib.suppress(ValueError):
-            config = stored_run(rows[0].config)
-        return ShownRun(name, rows[0].game, config)
+        return ShownRun(name, rows[0].game, _config_of(rows[0]))
+
+    async def compared_runs(self, shown: ShownRun) -> list[ComparedRun]:
+        """Return the runs with the game of a run: this one, others of the database, then others.
+
+        A run of another database is left out while its Postgres does not answer.
+
+        Raises:
+            StoreUnavailableError: Postgres does not answer.
+        """
+        rows = await self.rows(_RUNS_OF_GAME, game=shown.game)
+        stored = {row.name: ShownRun(row.name, row.game, _config_of(row)) for row in rows}
+        found = [
+            ComparedRun(
+                run.name, run, self, self._usage_file if run.name == self.run.name else None
+            )
+            for run in {shown.name: shown, **stored}.values()
+        ]
+        for other, pool in self._others:
+            there = copy.copy(self)
+            there.postgres = pool
+            there._postgres_name = f"Postgres of {other.label}"
+            with contextlib.suppress(StoreUnavailableError):
+                for row in await there.rows(_RUN, run=other.run):
+                    run = ShownRun(row.name, row.game, _config_of(row))
+                    found.append(ComparedRun(other.label, run, there, other.usage_file, True))
+        return found
+
+
+def _config_of(row: Row[Any]) -> RunConfig | None:
+    """Return the configuration of a run's row; None: another version of zerofleet stored it."""
+    with contextlib.suppress(ValueError):
+        return stored_run(row.config)
+    return None
 
 
 class GameCount:

@@ -19,6 +19,7 @@ from typer.core import TyperArgument, TyperGroup
 from typer.main import get_command
 
 from zerofleet.cli import app
+from zerofleet.cli.page import _other_folders
 from zerofleet.cli.run_options import chosen_folder
 from zerofleet.cli.serving import tell_of_damage
 from zerofleet.cli.up import with_disk_limit
@@ -291,6 +292,36 @@ def test_the_name_of_a_run_means_its_data_folder(
     assert chosen_folder(None, Path("mine")).root.name == "mine"
     with pytest.raises(ConfigError, match=r"no trained model 'other'.*; runs in .*: mine"):
         chosen_folder(None, Path("other"))
+
+
+def test_other_runs_of_the_page_are_of_the_same_game_and_have_their_own_labels(
+    tmp_path: Path, run: RunConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    def made(name: str, of: Path) -> DataFolder:
+        kept = load_run(of)
+        folder = DataFolder.for_run(Path("zerofleet-data") / name, kept)
+        folder.keep_run_file(of, kept)
+        return folder
+
+    own = made("tictactoe", RUN_FILE)
+    again = made("again, with more", RUN_FILE)
+    mine = tmp_path / "mine.toml"
+    mine.write_text('name = "mine"\ngame = "tic_tac_toe"\n')
+    named = made("mine", mine)
+    found = _other_folders(own, [again.root, Path("mine")])
+    assert found == {"tictactoe (again with more)": again, "mine": named}
+    assert _other_folders(own, [mine]) == {"mine": named}
+    with pytest.raises(ConfigError, match="is named twice"):
+        _other_folders(own, [Path("mine"), mine])
+    with pytest.raises(ConfigError, match="is named twice"):
+        _other_folders(own, [own.root])
+    made("four", RUN_FILE.with_name("connect_four.toml"))
+    with pytest.raises(ConfigError, match="compare runs of the same game"):
+        _other_folders(own, [Path("four")])
+    with pytest.raises(ConfigError, match="no trained model 'nobody'"):
+        _other_folders(own, [Path("nobody")])
 
 
 def test_a_run_file_and_a_folder_must_mean_the_same_run(

@@ -1,11 +1,16 @@
 """The bill of a run: CPU and wall seconds since the first game."""
 
+import itertools
+import json
 import os
 import subprocess
 import sys
 import time
 from pathlib import Path
 
+import pytest
+
+from zerofleet.local import data_folder
 from zerofleet.local.data_folder import Usage, UsageMeter, tree_cpu_seconds
 
 BURN = "import time\nend = time.process_time() + 0.2\nwhile time.process_time() < end: pass"
@@ -46,6 +51,28 @@ def test_the_bill_begins_with_the_first_game_and_goes_on_after_a_restart(tmp_pat
     assert resumed.read(games=2).wall_seconds >= first.wall_seconds
     path.write_text("not JSON")
     assert UsageMeter(path).usage == Usage(0.0, 0.0)
+
+
+def test_the_bill_has_a_curve_that_stays_small(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "usage.json"
+    seconds = [0.0]
+    monkeypatch.setattr(data_folder, "_now", lambda: Usage(seconds[0], 2 * seconds[0]))
+    meter = UsageMeter(path)
+    for _ in range(3_000):
+        seconds[0] += 1.0
+        meter.read(games=1)
+    curve = json.loads(path.read_text())["curve"]
+    assert 100 < len(curve) <= 501
+    used = [cpu for _, cpu in curve]
+    assert used == sorted(used)
+    assert used[-1] == meter.usage.cpu_seconds == 6_000
+    assert max(b - a for a, b in itertools.pairwise(used)) < 200
+    resumed = UsageMeter(path)
+    seconds[0] += 1.0
+    resumed.read(games=1)
+    assert json.loads(path.read_text())["curve"][-1][1] == 6_002
 
 
 def test_a_bill_that_cannot_be_written_stops_nothing(tmp_path: Path) -> None:

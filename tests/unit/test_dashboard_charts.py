@@ -4,9 +4,10 @@ from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any, cast
 
-from zerofleet.services.dashboard.charts import ChartAxis, ChartLine, Drawing
+from zerofleet.services.dashboard.charts import BLUE, ChartAxis, ChartLine, Drawing
 from zerofleet.services.dashboard.run_page import RunDrawings, TimeScale
 from zerofleet.services.dashboard.run_queries import GameBlock, RunCurves
+from zerofleet.services.dashboard.runs_page import OverlaidRun, RunsDrawings
 
 BEGAN = datetime(2026, 5, 1, tzinfo=UTC)
 
@@ -82,3 +83,39 @@ def test_losses_of_one_s_own_are_drawn_by_their_names() -> None:
     }
     assert len({line.colour for line in drawing.lines}) == 3
     assert RunDrawings(RunCurves()).further_losses().lines == []
+
+
+def lossy(hours: int, minute: int, loss: float) -> Any:
+    """A measurement of training at step ``minute`` of a run that began after some hours."""
+    at = BEGAN + timedelta(hours=hours, minutes=minute)
+    return SimpleNamespace(step=minute, at=at, policy_loss=loss)
+
+
+def test_runs_of_other_days_and_lengths_begin_at_the_same_point() -> None:
+    def overlaid(name: str, hours: int, minutes: int, usage: Any = ()) -> OverlaidRun:
+        rows = cast("Any", (lossy(hours, 0, 2.0), lossy(hours, minutes, 1.0)))
+        return OverlaidRun(name, BLUE, RunCurves(held_out=rows, trained=rows), usage)
+
+    def drawn(*runs: OverlaidRun, scale: Any) -> tuple[str, list[list[float]]]:
+        drawing = RunsDrawings(runs, scale, smooth=False).loss("policy_loss", "nats")
+        return drawing.x.name, [[x for x, _ in line.points] for line in drawing.lines]
+
+    short, long = overlaid("a", 0, 60), overlaid("b", 50, 600)
+    assert drawn(short, scale="time") == ("minutes since the start of each run", [[0, 60]])
+    assert drawn(short, long, scale="time") == (
+        "hours since the start of each run",
+        [[0, 1], [0, 10]],
+    )
+    assert drawn(short, long, scale="steps") == ("training steps", [[0, 60], [0, 600]])
+    began = BEGAN.timestamp()
+    paid = overlaid("c", 0, 60, [(began - 60, 10.0), (began, 20.0), (began + 7200, 220.0)])
+    assert drawn(paid, scale="cpu") == ("CPU-seconds", [[20, 120]])
+
+
+def test_a_run_without_validation_games_is_drawn_by_its_training_games() -> None:
+    rows = cast("Any", (lossy(0, 0, 2.0),))
+    run = OverlaidRun("a", BLUE, RunCurves(trained=rows))
+    [line] = RunsDrawings([run]).loss("policy_loss", "nats").lines
+    assert (line.name, line.points, line.dashed) == ("a, training games", [(0.0, 2.0)], True)
+    assert RunsDrawings([]).elo().lines == []
+    assert RunsDrawings([]).loss("policy_loss", "nats").lines == []

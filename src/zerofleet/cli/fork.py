@@ -47,7 +47,7 @@ def fork(
         typer.Argument(
             metavar="RUN",
             help="Name, run file or data folder of the other run; in a fleet, its name in the "
-            "database.",
+            "database. Or a folder of `zerofleet export --format parquet`.",
         ),
     ],
     to: Annotated[Path, typer.Option("--to", metavar="NEW.toml", help="Run file of the new run.")],
@@ -67,6 +67,7 @@ def fork(
 
     The network, the losses and all settings may differ. The game must be the same. The command
     copies the newest games of the other run with their searches. The other run may be running.
+    Instead of a run, give the folder of a Parquet export. It needs `pip install 'zerofleet[data]'`.
 
     Then start the new run with `zerofleet up NEW.toml`. It trains on these games first, and
     continues with self-play unless --retrain was given. After an interruption the same command
@@ -76,6 +77,12 @@ def fork(
     rights there.
     """
     new = NewRun.of_options(to, override, data, database_url, password_file)
+    if _is_export(source):
+        from zerofleet.cli.exported_source import fork_export
+
+        with resumable("fork"):
+            fork_export(Path(source), new, games, retrain=retrain)
+        return
     with resumable("fork"), _opened(source, new) as other:
         run = new.run
         about = other.database.source_run(other.run)
@@ -90,6 +97,14 @@ def fork(
             require_enough(run, window.plies)
         with new.opened() as target:
             _copy(other, about.identity, new, target, window, retrain)
+
+
+def _is_export(source: str) -> bool:
+    from zerofleet.cli.exported_source import is_export
+    from zerofleet.config.renamed import MARKER
+
+    path = Path(source)
+    return not (path / MARKER).exists() and is_export(path)
 
 
 @dataclass(frozen=True, slots=True)

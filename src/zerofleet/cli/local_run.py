@@ -434,7 +434,7 @@ class LocalRun:
         self._began = time.monotonic()  # reset when the services are started
         self._trained = 0.0  # seconds from then to the end
         self._page_shown = False
-        self._meter = UsageMeter(folder.root / "usage.json")
+        self._meter = UsageMeter(folder.usage_file)
         self._lost = ""
         self._slow_looks = 0
         self._warned_of_size = False

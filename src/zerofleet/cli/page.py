@@ -6,8 +6,9 @@ import asyncio
 import contextlib
 import os
 from asyncio import FIRST_COMPLETED
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -17,8 +18,6 @@ from zerofleet.cli.terminal import echo
 from zerofleet.errors import ConfigError
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from zerofleet.local.data_folder import DataFolder
     from zerofleet.local.stores import Running
     from zerofleet.local.supervisor import Program
@@ -38,12 +37,23 @@ def page(
             min=1, max=65535, help="Port of the dashboard, kept for the next start [8080 or more]."
         ),
     ] = None,
+    others: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--with",
+            metavar="RUN",
+            help="Also show the curves of this run on the page Runs: its name, run file or data "
+            "folder. Repeat it for more runs.",
+        ),
+    ] = None,
 ) -> None:
     """Show the dashboard of a run in the browser, also after the run has ended.
 
     Prints the address of the dashboard. For a stopped run, starts its database and an
     inference service until Ctrl-C: the dashboard shows all of the run, and you can play against its
     models. Nothing trains, and the record of the run does not change.
+
+    --with draws the curves of several runs in one chart. It starts their databases too.
     """
     from importlib.util import find_spec
 
@@ -56,6 +66,7 @@ def page(
         raise ConfigError(f"there is no dashboard: {NO_NICEGUI}")
     folder = chosen_folder(data, run_file)
     folder.read_run()
+    other_folders = _other_folders(folder, others or [])
 
     def choose() -> str:
         return chosen_page_address(folder, dashboard_port, _say)
@@ -67,18 +78,23 @@ def page(
 
     with interruptible(), contextlib.ExitStack() as stack:
         running = stack.enter_context(joined(folder, "page", choose_and_say))
-        if running.page_address is not None and running.pid != os.getpid():
+        is_served = running.page_address is not None and running.pid != os.getpid()
+        if running.page_address is not None and is_served and not other_folders:
             _tell_served(folder, running.page_address, dashboard_port)
             return
-        address = running.page_address or choose()
+        address = choose() if is_served else running.page_address or choose()
+        shown_too = [
+            _other_run(label, other, stack.enter_context(joined(other, "page")))
+            for label, other in other_folders.items()
+        ]
 
         def listens() -> None:
             keep_page_port(folder, address, dashboard_port)
             echo(f"dashboard: http://{address}")
             _say("Press Ctrl-C to stop the dashboard.")
 
-        programs = programs_of(folder, running, address)
-        logs = folder.store_logs
+        programs = programs_of(folder, running, address, shown_too)
+        logs = [log for each in (folder, *other_folders.values()) for log in each.store_logs]
         if asyncio.run(
             _serve(programs, logs, address, lambda: not running.goes_on(folder), listens)
         ):
@@ -118,8 +134,65 @@ def _tell_served(folder: DataFolder, address: str, dashboard_port: int | None) -
     echo(f"dashboard: http://{address}")
 
 
-def programs_of(folder: DataFolder, running: Running, address: str) -> Sequence[Program]:
+def _other_folders(folder: DataFolder, others: Sequence[Path]) -> dict[str, DataFolder]:
+    """Return the data folders of the other runs by their labels on the page.
+
+    Raises:
+        ConfigError: there is no such run, it plays another game, or it is named twice.
+    """
+    from zerofleet.config.renamed import MARKER
+
+    found: dict[str, DataFolder] = {}
+    run, roots = folder.read_run(), {folder.root}
+    for path in others:
+        has_marker = (path / MARKER).exists()
+        other = chosen_folder(path if has_marker else None, None if has_marker else path)
+        game = other.read_run().game.name
+        if game != run.game.name:
+            raise ConfigError(
+                f"--with {path}: the run '{other.run}' plays {game}, and '{run.name}' plays "
+                f"{run.game.name}: compare runs of the same game"
+            )
+        if other.root in roots:
+            raise ConfigError(f"--with {path}: {other.root} is named twice")
+        roots.add(other.root)
+        label = other.run
+        if label == run.name or label in found:
+            label = f"{other.run} ({other.root.name})".replace(",", "")
+        while label in found:
+            label += "'"
+        found[label] = other
+    return found
+
+
+def _other_run(label: str, folder: DataFolder, running: Running) -> dict[str, str]:
+    """Return a run for the settings of the dashboard.
+
+    Raises:
+        ConfigError, StoreUnavailableError: its database is of another version.
+    """
+    from zerofleet.local.stores import update_database
+
+    if running.pid == os.getpid():
+        update_database(folder, running.database_urls["owner"])
+    return {
+        "label": label,
+        "run": folder.run,
+        "database_url": running.database_urls["console"],
+        "usage_file": str(folder.usage_file),
+    }
+
+
+def programs_of(
+    folder: DataFolder,
+    running: Running,
+    address: str,
+    others: Sequence[Mapping[str, str]] = (),
+) -> Sequence[Program]:
     """Return the programs to start for the dashboard; for a stopped run also inference.
+
+    Args:
+        others: runs of other databases to compare with.
 
     Raises:
         ConfigError: a newer zerofleet has updated the database of the run.
@@ -132,10 +205,10 @@ def programs_of(folder: DataFolder, running: Running, address: str) -> Sequence[
     urls = StoreUrls(running.database_urls, running.redis_url)
     if running.inference_address is not None:
         programs = LocalPrograms(folder, urls, running.inference_address, address)
-        return [programs.page(run_is_stopped=False)]
+        return [programs.page(run_is_stopped=False, others=others)]
     update_database(folder, running.database_urls["owner"])
     programs = LocalPrograms(folder, urls, chosen_address(None), address)
-    shown = [programs.page(run_is_stopped=True)]
+    shown = [programs.page(run_is_stopped=True, others=others)]
     try:
         point_at_best(folder, running)
     except ConfigError as error:

@@ -17,6 +17,7 @@ from typing import Any, cast
 from zerofleet import __version__, games
 from zerofleet.comparison.learning_loop import LearningLoop, WantedPrecision
 from zerofleet.config import Overrides, RunConfig, check_anchor, load_run, split_settings
+from zerofleet.config.differences import UNSET, differing_keys, flat_values, run_values
 from zerofleet.errors import ConfigError
 from zerofleet.exam.gnu_go import check_gnu_go
 from zerofleet.games.chess import is_chess
@@ -24,7 +25,6 @@ from zerofleet.match.anchors import why_absent
 
 _FOLDER = Path("comparisons")
 _LONGEST_NAME = 80
-_UNSET = "unset"
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +116,7 @@ class Comparison:
     def identity(self) -> dict[str, Any]:
         """Return everything except the seed that changes a training or its exam, as JSON."""
         request = self.request
-        runs = {name: _values(run) for name, run in self.runs.items()}
+        runs = {name: run_values(run) for name, run in self.runs.items()}
         budget = {name: limit for name, limit in asdict(self.budget).items() if limit is not None}
         found = {
             "zerofleet": __version__,
@@ -132,21 +132,12 @@ class Comparison:
 
     def differences(self) -> dict[str, dict[str, Any]]:
         """Return the keys in which the runs differ, each with its value in every run."""
-        flat = {name: _flat(_values(run)) for name, run in self.runs.items()}
-        keys = sorted({key for values in flat.values() for key in values})
-        table = {
-            key: {name: values.get(key, _UNSET) for name, values in flat.items()} for key in keys
-        }
-        return {
-            key: row
-            for key, row in table.items()
-            if any(value != next(iter(row.values())) for value in row.values())
-        }
+        return differing_keys({name: run_values(run) for name, run in self.runs.items()})
 
 
 def difference_of(stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
     """Return the first differences between two identities, in words; empty if they are equal."""
-    before, now = _flat(stored), _flat(wanted)
+    before, now = flat_values(stored), flat_values(wanted)
     keys = [key for key in sorted({*before, *now}) if before.get(key) != now.get(key)]
     found = [
         f"{key.removeprefix('runs.')} is {_shown(before.get(key))}, not {_shown(now.get(key))}"
@@ -166,12 +157,7 @@ def seed_words(seeds: Sequence[int]) -> str:
 
 
 def _shown(value: object) -> str:
-    return _UNSET if value is None else json.dumps(value)
-
-
-def _values(run: RunConfig) -> dict[str, Any]:
-    """Return a run's values, without its name and its seed, which the comparison sets."""
-    return run.model_dump(mode="json", exclude={"name", "seed", "format"})
+    return UNSET if value is None else json.dumps(value)
 
 
 def code_digest(name: str) -> str:
@@ -190,17 +176,6 @@ def _code(run: RunConfig) -> Generator[tuple[str, str]]:
     for name in (run.game.name, run.network.name):
         if name.startswith("python:") and (digest := code_digest(name)):
             yield name.split(":")[1], digest
-
-
-def _flat(values: Mapping[str, Any], above: str = "") -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for key, value in values.items():
-        name = f"{above}{key}"
-        if isinstance(value, dict):
-            found |= _flat(cast("dict[str, Any]", value), f"{name}.")
-        else:
-            found[name] = value
-    return found
 
 
 def _runs(request: ComparisonRequest) -> dict[str, RunConfig]:
@@ -226,7 +201,7 @@ def _runs(request: ComparisonRequest) -> dict[str, RunConfig]:
         raise ConfigError(f"{found}: compared runs must play the same game")
     first, *others = runs
     for name in others:
-        if _values(runs[name]) == _values(runs[first]):
+        if run_values(runs[name]) == run_values(runs[first]):
             raise ConfigError(f"{name} and {first} have the same settings: change a key of one")
     return runs
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
-from typing import Any, cast
+from typing import Any
 
 from zerofleet.comparison.comparison_result import (
     HEADINGS,
@@ -15,6 +15,7 @@ from zerofleet.comparison.comparison_result import (
     question_words,
     table_rows,
 )
+from zerofleet.config.differences import value_words
 
 _STYLE = """
 :root { color-scheme: light dark; --page: #f6f7f9; --surface: #fff; --text: #1c2128;
@@ -125,20 +126,12 @@ def _results_table(results: dict[str, Any]) -> str:
 def _differences(results: dict[str, Any]) -> str:
     runs: list[str] = results["runs"]
     rows = [
-        (key, *(_value(values[name]) for name in runs))
+        (key, *(value_words(values[name]) for name in runs))
         for key, values in results["differences"].items()
     ]
     if not rows:
         return "<p>There is no second run.</p>"
     return _table(("key", *runs), rows, ' class="left value"')
-
-
-def _value(value: object) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, list):
-        return ", ".join(map(str, cast("list[object]", value))) or "none"
-    return str(value)
 
 
 def _charts(results: dict[str, Any]) -> str:

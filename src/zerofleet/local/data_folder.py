@@ -52,6 +52,7 @@ _LOCK_SECONDS = 0.5
 
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 _PROC = Path("/proc")
+_MOST_CURVE_POINTS = 250
 
 
 def narrow(path: Path, *, passing: bool = True) -> None:
@@ -247,6 +248,11 @@ class DataFolder:
         except (OSError, ValueError):
             return False  # a new folder, or a damaged file, which whoever loads it reports
         return is_of_1_0(self.run_file, values)
+
+    @property
+    def usage_file(self) -> Path:
+        """The cost of the run, see ``UsageMeter``."""
+        return self.root / "usage.json"
 
     @property
     def logs(self) -> Path:
@@ -510,11 +516,15 @@ class Usage:
 
 
 class UsageMeter:
-    """Counts from the first game on, and saves the total so that a resumed run continues it."""
+    """Counts from the first game on, and saves the total so that a resumed run continues it.
+
+    The file also has ``curve``: pairs of a time, in seconds since 1970, and the CPU seconds until
+    then. The dashboard draws curves over them.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._before = _stored(path)
+        self._before, self._curve = _stored(path)
         self._start = _now()
         self.usage = self._before
 
@@ -528,9 +538,20 @@ class UsageMeter:
             self._before.cpu_seconds + now.cpu_seconds - self._start.cpu_seconds,
         )
         if games > 0:
+            self._add_to_curve(time.time())
             with contextlib.suppress(OSError):  # the disk is full: keep the last one
-                write_json(self._path, asdict(self.usage))
+                write_json(self._path, asdict(self.usage) | {"curve": self._curve})
         return self.usage
+
+    def _add_to_curve(self, now: float) -> None:
+        """Add the current point, which replaces the last one while that is close."""
+        curve, usage = self._curve, self.usage
+        apart = usage.cpu_seconds / _MOST_CURVE_POINTS
+        if len(curve) > 1 and curve[-1][1] - curve[-2][1] < apart:
+            curve.pop()
+        curve.append((round(now, 1), round(usage.cpu_seconds, 2)))
+        if len(curve) > 2 * _MOST_CURVE_POINTS:
+            self._curve = [*curve[:-1:2], curve[-1]]
 
 
 def tree_cpu_seconds(root: int) -> float:
@@ -572,9 +593,12 @@ def _now() -> Usage:
     return Usage(time.monotonic(), tree_cpu_seconds(os.getpid()))
 
 
-def _stored(path: Path) -> Usage:
+def _stored(path: Path) -> tuple[Usage, list[tuple[float, float]]]:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-        return Usage(float(content["wall_seconds"]), float(content["cpu_seconds"]))
-    except (OSError, ValueError, KeyError, TypeError):
-        return Usage(0.0, 0.0)  # a damaged file: start counting again
+        usage = Usage(float(content["wall_seconds"]), float(content["cpu_seconds"]))
+        # An older zerofleet saved no curve.
+        curve = [(float(at), float(cpu)) for at, cpu in content.get("curve", ())]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return Usage(0.0, 0.0), []  # a damaged file: start counting again
+    return usage, curve

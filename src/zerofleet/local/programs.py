@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import sys
@@ -23,6 +24,7 @@ _NOT_HERE = tuple(
         "VISITOR_DATABASE_PASSWORD_FILE",
         *("TOKEN_ROLES_FILE", "HEALTH_ADDRESS", "WORKER"),
         *("DASHBOARD_TLS_FOLDER", "DASHBOARD_BEHIND_PROXY", "DASHBOARD_RUN_STOPPED"),
+        "DASHBOARD_OTHER_RUNS",
     )
 )
 _TORCHRUN = ("RANK", "LOCAL_RANK", "WORLD_SIZE")
@@ -191,11 +193,18 @@ class LocalPrograms:
         }
         return replace(program, environment=environment)
 
-    def page(self, *, run_is_stopped: bool) -> Program:
-        """Return the dashboard alone, for ``zerofleet page``."""
+    def page(self, *, run_is_stopped: bool, others: Sequence[Mapping[str, str]] = ()) -> Program:
+        """Return the dashboard alone, for ``zerofleet page``.
+
+        Args:
+            others: runs of other databases to compare with, as in ``dashboard_other_runs``.
+        """
         program = self._program("dashboard")
-        stopped = "true" if run_is_stopped else ""
-        environment = {**program.environment, "ZEROFLEET_DASHBOARD_RUN_STOPPED": stopped}
+        environment = {
+            **program.environment,
+            "ZEROFLEET_DASHBOARD_RUN_STOPPED": "true" if run_is_stopped else "",
+            "ZEROFLEET_DASHBOARD_OTHER_RUNS": json.dumps(list(others)) if others else "",
+        }
         return replace(program, environment=environment, optional=False)
 
     def loop(self, workers: int) -> list[Program]:
@@ -231,6 +240,7 @@ class LocalPrograms:
         is_page = service == "dashboard"
         if is_page:  # missing where an older zerofleet holds the stores
             environment["ZEROFLEET_VISITOR_DATABASE_URL"] = self.urls.database.get("visitor", "")
+            environment["ZEROFLEET_DASHBOARD_USAGE_FILE"] = str(self.folder.usage_file)
         # Training goes first; the dashboard may take a moment longer.
         patient = ("nice", "-n", "5") if is_page and shutil.which("nice") else ()
         return Program(
