@@ -44,7 +44,7 @@ _LABELS_APART = 10  # height of a chart in labels: levels closer than one label 
 _TOP, _LEGEND_LINE = 46, 17  # pixels above the plot, with one line of the legend; a further line
 _MARK, _LETTER = 44, 6.6  # pixels of a mark in the legend with its gaps, and of a letter
 _LEGEND_LINES = 4  # a longer legend is scrolled
-_LEGEND_WIDTHS = (240, 280, 320, 380, 460, 540, 760)  # of a chart, in pixels
+_LEGEND_WIDTHS = (240, 280, 320, 380, 460, 540, 760)  # widths of a chart, in pixels
 _SHORT = (
     'value => Math.abs(value) >= 1e6 ? value / 1e6 + "M" '
     ': Math.abs(value) >= 1e4 ? value / 1e3 + "k" : value.toLocaleString(undefined, '
