@@ -251,23 +251,23 @@ def frame_options(named: Sequence[str]) -> Options:
     Args:
         named: names in the legend; a single name needs no legend.
     """
+    legend: Options = {
+        "show": len(named) > 1,
+        "data": list(named),
+        "top": 0,
+        "left": 0,
+        "itemGap": 10,
+        "itemWidth": 26,
+        "itemHeight": 7,
+        "textStyle": {"color": _FAINT},
+        "inactiveColor": _LINE,
+    }
     return {
         "animation": False,
         "useUTC": True,  # as all times on the pages
         "textStyle": {"fontFamily": _FONT},
         "grid": {"left": 8, "right": 26, "top": _TOP, "bottom": 26, "containLabel": True},
-        "legend": {
-            "show": len(named) > 1,
-            "data": list(named),
-            "type": "scroll",
-            "top": 0,
-            "left": 0,
-            "itemGap": 10,
-            "itemWidth": 26,
-            "itemHeight": 7,
-            "textStyle": {"color": _FAINT},
-            "inactiveColor": _LINE,
-        },
+        "legend": legend,
         "tooltip": {
             "trigger": "axis",
             "confine": True,
@@ -277,18 +277,21 @@ def frame_options(named: Sequence[str]) -> Options:
             "axisPointer": {"lineStyle": {"color": GREY}},
             ":valueFormatter": _NUMBER,
         },
-        "media": _legend_media(named) if len(named) > 1 else [],
+        "media": _legend_media(legend) if len(named) > 1 else [],
     }
 
 
-def _legend_media(named: Sequence[str]) -> list[Options]:
-    """Return options by the chart's width: a legend of a few lines is shown in full."""
+def _legend_media(legend: Options) -> list[Options]:
+    """Return options by the chart's width: a legend of a few lines is shown in full.
+
+    A legend of another type replaces the one before, so each has all options.
+    """
     found: list[Options] = []
     for least, width in itertools.pairwise((*_LEGEND_WIDTHS, math.inf)):
-        lines = _legend_lines(named, least)
+        lines = _legend_lines(legend["data"], least)
         kind = "plain" if lines <= _LEGEND_LINES else "scroll"
         top = _TOP + _LEGEND_LINE * (lines - 1 if kind == "plain" else 0)
-        option: Options = {"legend": {"type": kind}, "grid": {"top": top}}
+        option: Options = {"legend": {**legend, "type": kind}, "grid": {"top": top}}
         # Without a query an option is for all wider charts; of several the last one applies.
         query = {} if width == math.inf else {"query": {"maxWidth": width}}
         found.insert(0, {**query, "option": option})

@@ -33,8 +33,8 @@ _VARIATION_PLIES = 8
 _SIDES = ("first", "second", "both")
 _SWITCH = {"off": False, "on": True}
 RING_WORDS = (
-    "The ring marks the model's move. It need not have the best value, because the network's prior "
-    "counts too."
+    "The ringed move is the model's choice: it need not have the best value, because the network's "
+    "prior counts too."
 )
 """Sentence for a page that rings the best action of a search."""
 

@@ -83,10 +83,13 @@ def test_its_figures_fit_on_a_small_laptop(shown: Any, open_page: Callable[..., 
     evaluator = database.acquire_fence("shown", "evaluator")
     for version in (123, 124):
         database.insert_model("shown", version, f"{version:064x}", 1, {}, f"{version}", trainer)
-    for seq, version in enumerate((123, 124)):
-        database.promote("shown", version, None, "test", seq, epoch=evaluator)
+    database.promote("shown", 123, None, "test", 0, epoch=evaluator)
+    shown.query(
+        "INSERT INTO promotions (run, seq, prev_seq, version, actor, epoch, at) VALUES "
+        "('shown', 2, 1, 124, 'test', :epoch, now() - interval '23 min 9 s') RETURNING 1",
+        epoch=evaluator,
+    )
     database.upsert_ratings("shown", [("123", 1_380.0, 83.0)])
-    shown.query("UPDATE promotions SET at = now() - interval '23 min 9 s' RETURNING 1")
     beat(shown)
     page = open_page("/fleet", width=1280).page
     cells = page.locator(".zf-strip .zf-figure")
