@@ -355,7 +355,8 @@ def status_text(
         rows["warning"] = "; ".join(warnings)
     if figures.window_blocker is not None:
         rows["ingest blocked by"] = figures.window_blocker
-    if address or running is None:  # the Redis of a stopped run is up for this command only
+    # The Redis of a stopped run is up for this command only.
+    if address or running is None or figures.redis.status != "up":
         rows["Redis"] = redis_text(figures.redis)
     rows |= doing_by_name(services)
     if advice is not None:
