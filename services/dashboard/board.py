@@ -15,6 +15,8 @@ from zerofleet.services.dashboard.toolkit import Element, events, ui
 
 _MOST_ARROWS = 12
 _WIDEST, _WIDEST_CELL = 46, 8  # rem: width of the board, and of a cell of a small one
+_NARROWEST = 14  # rem: in a low window one scrolls
+_AROUND, _CAPTURED = 19, 3.5  # rem: height of the rest of page Play, and of captured men
 
 
 def require_known(game: str, own_game: str) -> None:
@@ -89,10 +91,9 @@ class Board(Element, component="board.js"):
         if shape.rows:  # the whole board and the controls below it are visible without scrolling
             aspect = shape.columns / shape.rows
             most = min(_WIDEST, _WIDEST_CELL * shape.columns)
-            rest = 15 if game_board.start.captured else 11  # rem
-            self.style(
-                f"max-width: min(100%, calc((100vh - {rest}rem) * {aspect:.3f}), {most:g}rem)"
-            )
+            rest = _AROUND + (_CAPTURED if game_board.start.captured else 0)
+            high = f"max({_NARROWEST}rem, (100vh - {rest:g}rem) * {aspect:.3f})"
+            self.style(f"max-width: min(100%, {high}, {most:g}rem)")
         self.show(game_board.start)
         if on_play is not None:
             self.on("play", lambda event: self._chosen(event, on_play))

@@ -5,6 +5,8 @@ Charts are SVG, so that their colours are the variables of style.css and follow 
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, cast
@@ -38,7 +40,11 @@ TIME_NAME = "time, UTC"
 # up to this many points are also dots: a line of one point, or between two gaps, is invisible
 FEW_POINTS = 10
 _PARTS = 4  # parts of an axis whose ends are given
-_LABELS_APART = 16  # height of a chart in labels: levels closer than one label share it
+_LABELS_APART = 10  # height of a chart in labels: levels closer than one label share it
+_TOP, _LEGEND_LINE = 46, 17  # pixels above the plot, with one line of the legend; a further line
+_MARK, _LETTER = 44, 6.6  # pixels of a mark in the legend with its gaps, and of a letter
+_LEGEND_LINES = 4  # a longer legend is scrolled
+_LEGEND_WIDTHS = (240, 280, 320, 380, 460, 540, 760)  # widths of a chart, in pixels
 _SHORT = (
     'value => Math.abs(value) >= 1e6 ? value / 1e6 + "M" '
     ': Math.abs(value) >= 1e4 ? value / 1e3 + "k" : value.toLocaleString(undefined, '
@@ -204,7 +210,8 @@ class Drawing:
                 "name": ", ".join(names),
                 "label": {
                     "formatter": "{b}",
-                    "position": "insideEndTop",
+                    # above the highest one is the name of the axis
+                    "position": "insideEndBottom" if level == self.y.most else "insideEndTop",
                     "color": _FAINT,
                     "show": bool(names),
                 },
@@ -244,22 +251,23 @@ def frame_options(named: Sequence[str]) -> Options:
     Args:
         named: names in the legend; a single name needs no legend.
     """
+    legend: Options = {
+        "show": len(named) > 1,
+        "data": list(named),
+        "top": 0,
+        "left": 0,
+        "itemGap": 10,
+        "itemWidth": 26,
+        "itemHeight": 7,
+        "textStyle": {"color": _FAINT},
+        "inactiveColor": _LINE,
+    }
     return {
         "animation": False,
         "useUTC": True,  # as all times on the pages
         "textStyle": {"fontFamily": _FONT},
-        "grid": {"left": 8, "right": 26, "top": 46, "bottom": 26, "containLabel": True},
-        "legend": {
-            "show": len(named) > 1,
-            "data": list(named),
-            "type": "scroll",
-            "top": 0,
-            "left": 0,
-            "itemWidth": 26,
-            "itemHeight": 7,
-            "textStyle": {"color": _FAINT},
-            "inactiveColor": _LINE,
-        },
+        "grid": {"left": 8, "right": 26, "top": _TOP, "bottom": 26, "containLabel": True},
+        "legend": legend,
         "tooltip": {
             "trigger": "axis",
             "confine": True,
@@ -269,7 +277,36 @@ def frame_options(named: Sequence[str]) -> Options:
             "axisPointer": {"lineStyle": {"color": GREY}},
             ":valueFormatter": _NUMBER,
         },
+        "media": _legend_media(legend) if len(named) > 1 else [],
     }
+
+
+def _legend_media(legend: Options) -> list[Options]:
+    """Return options by the chart's width: a legend of a few lines is shown in full.
+
+    A legend of another type replaces the one before, so each has all options.
+    """
+    found: list[Options] = []
+    for least, width in itertools.pairwise((*_LEGEND_WIDTHS, math.inf)):
+        lines = _legend_lines(legend["data"], least)
+        kind = "plain" if lines <= _LEGEND_LINES else "scroll"
+        top = _TOP + _LEGEND_LINE * (lines - 1 if kind == "plain" else 0)
+        option: Options = {"legend": {**legend, "type": kind}, "grid": {"top": top}}
+        # Without a query an option is for all wider charts; of several the last one applies.
+        query = {} if width == math.inf else {"query": {"maxWidth": width}}
+        found.insert(0, {**query, "option": option})
+    return found
+
+
+def _legend_lines(named: Sequence[str], width: float) -> int:
+    """Return the lines that a legend needs in this many pixels."""
+    lines, used = 1, 0.0
+    for name in named:
+        wide = _MARK + _LETTER * len(name)
+        if used and used + wide > width:
+            lines, used = lines + 1, 0.0
+        used += wide
+    return lines
 
 
 class ChartPanel:

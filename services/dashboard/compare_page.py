@@ -22,6 +22,7 @@ from zerofleet.services.dashboard.frame import (
     there_are,
 )
 from zerofleet.services.dashboard.play_page import (
+    RING_WORDS,
     PlayedLine,
     SimulationsField,
     open_view,
@@ -215,7 +216,7 @@ class CompareView:
             self._shown_line = ui.label().classes("zf-wrap")
             ui.label(
                 "Click a move to continue. To start from a stored position, open its game. "
-                f"{perspective(self._game_board.names)}"
+                f"{perspective(self._game_board.names)} {RING_WORDS}"
             ).classes("zf-note")
 
     def _begin_search(self, model: ComparedModel, *, over: bool) -> None:

@@ -1,4 +1,4 @@
-"""The exam page: positions that the newest models get wrong, and the correct moves."""
+"""The exam page: mistakes of the newest models, and the correct moves."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from functools import partial
 from typing import Any
 
 from zerofleet.database.metrics import MOST_WRONG_ANSWERS, GroupErrors, WrongAnswer
-from zerofleet.exam import PositionKind, position_kinds
-from zerofleet.fleet.report import POSITION_WORDS, counted
+from zerofleet.exam import OWN_EXAM, PositionKind, position_kinds
+from zerofleet.fleet.report import POSITION_WORDS, counted, exam_unit
 from zerofleet.games import State, parse_actions
 from zerofleet.games.game_board import GameBoard, board_of
 from zerofleet.games.notation import player_names
@@ -37,7 +37,7 @@ WHERE kind = :kind AND wrong_answers IS NOT NULL
 ORDER BY version DESC, exam_id DESC LIMIT {_NEWEST_MODELS}
 """
 _COLUMNS = (
-    TableColumn("number", "Position"),
+    TableColumn("number", "Mistake"),
     TableColumn("ply", "Ply", figure=True),
     TableColumn("played", "Played"),
     TableColumn("right", "Correct"),
@@ -45,12 +45,14 @@ _COLUMNS = (
 )
 _GROUPS = {"endgames": "Material", "mates": "Length"}
 """Kinds of positions in groups, with the heading of the groups' names."""
+_KEPT = f"The first {MOST_WRONG_ANSWERS} mistakes of each exam are stored."
 
 
 @dataclass(frozen=True, slots=True)
 class ModelExam:
-    """An exam of one model, with the positions that it got wrong."""
+    """An exam of one model, with its mistakes."""
 
+    kind: str
     version: int
     positions: int
     errors: int
@@ -64,7 +66,7 @@ class ModelExam:
         """Return the result in words."""
         errors = counted(self.errors, "error")
         found = (
-            f"Model {self.version}: {errors} in {self.positions:,} positions "
+            f"Model {self.version}: {errors} in {self.positions:,} {exam_unit([self.kind])} "
             f"({self.errors / self.positions:.2%}) with {self.num_simulations:,} simulations"
         )
         if self.prior_errors is not None:
@@ -81,9 +83,10 @@ def add_exam_page(frame: Frame) -> None:
         if not kinds:
             with ui.element("section").classes("zf-panel zf-wide"):
                 ui.label("Exam").classes("zf-title").props('role="heading" aria-level="1"')
-                ui.label(
-                    f"Perfect play of {visit.run.game} is not known here, so there is no exam."
-                ).classes("zf-empty")
+                words = f"Perfect play of {visit.run.game} is not known here, so there is no exam."
+                if visit.run.game.startswith("python:"):
+                    words += f" {OWN_EXAM}"
+                ui.label(words).classes("zf-empty")
             return
         kind = visit.parameters.get("kind") or kinds[-1]
         if kind not in kinds:
@@ -92,18 +95,19 @@ def add_exam_page(frame: Frame) -> None:
 
         async def read() -> tuple[ModelExam, ...]:
             rows = await visit.sources.rows(_EXAMS, run=visit.run.name, kind=kind)
-            return tuple(map(_exam_of, rows))
+            return tuple(_exam_of(kind, row) for row in rows)
 
         view = ExamView(visit, board, kinds, kind)
         visit.watch(visit.shared(f"exam {kind}", read, _SECONDS), view.show)
 
 
-def _exam_of(row: Any) -> ModelExam:  # noqa: ANN401
+def _exam_of(kind: str, row: Any) -> ModelExam:  # noqa: ANN401
     wrong = tuple(
         WrongAnswer(each["moves"], each["played"], tuple(each["right"]), each.get("start", ""))
         for each in row.wrong_answers
     )
     return ModelExam(
+        kind,
         row.version,
         row.positions,
         row.errors,
@@ -115,7 +119,7 @@ def _exam_of(row: Any) -> ModelExam:  # noqa: ANN401
 
 
 class ExamView:
-    """The wrong positions of one model on one page.
+    """The mistakes of one model on one page.
 
     Args:
         kinds: kinds of positions in the game's exam.
@@ -158,14 +162,14 @@ class ExamView:
                     self._links = ui.element("div").classes("zf-tools")
             with ui.element("section").classes("zf-panel zf-side"):
                 self._found = ui.label(
-                    "The evaluator examines each promoted model: the positions that it gets wrong "
-                    "appear here after the first promotion."
+                    "The evaluator examines each promoted model. Its mistakes appear here after "
+                    "the first promotion."
                 )
-                self._table = Table(_COLUMNS, "No position to show.")
+                self._table = Table(_COLUMNS, "No mistakes to show.")
                 kept = "shortest mate" if kind == "mates" else "outcome of perfect play"
                 ui.label(
-                    f"The first {MOST_WRONG_ANSWERS} of each exam are kept. Every move that keeps "
-                    f"the {kept} is correct."
+                    f"{_KEPT}{' One mistake can lose many lines.' if kind == 'lines' else ''} "
+                    f"Every move that keeps the {kept} is correct."
                 ).classes("zf-note")
                 self._groups = None
                 if kind in _GROUPS:
@@ -208,7 +212,7 @@ class ExamView:
         if self._requested_number > max(1, len(shown.wrong)):
             self._visit.note(
                 f"position={self._requested_number}: the exam of model {shown.version} has "
-                f"{len(shown.wrong)} positions here. The last one is shown instead."
+                f"{counted(len(shown.wrong), 'mistake')} here. The last one is shown instead."
             )
 
     def _draw(self) -> None:
@@ -243,7 +247,7 @@ class ExamView:
         self._board.seek(actions, start=wrong.start, then=lambda: self._board.draw_marks(marks))
         side = player_names(game)[state.to_play]
         self._where.set_text(
-            f"Position {self._number} of {len(exam.wrong)}, {side} to move. "
+            f"Mistake {self._number} of {len(exam.wrong)}, {side} to move. "
             f"Model {exam.version} played {wrong.played}. Correct: {_either(wrong.right)}."
         )
         self._links.clear()

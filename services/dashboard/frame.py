@@ -21,7 +21,7 @@ from zerofleet.errors import (
     InferenceUnavailableError,
     StoreUnavailableError,
 )
-from zerofleet.fleet.report import best_text, elo_text
+from zerofleet.fleet.report import best_text, elo_text, short_best_text
 from zerofleet.games import parse_actions
 from zerofleet.games.notation import checked_start, player_names, whole_number
 from zerofleet.games.python_game import UNNAMED_PLAYERS
@@ -383,9 +383,10 @@ class Strip:
     def show(self, strip: StripFigures) -> None:
         """Show the figures of the run."""
         figures = strip.figures
-        _set(self._best, NONE if figures is None else best_text(figures))
-        _set(self._elo, NONE if figures is None else elo_text(figures))
-        _set(self._games, NONE if figures is None else f"{figures.games:,}")
+        if figures is not None:
+            _set(self._best, short_best_text(figures), best_text(figures))
+            _set(self._elo, elo_text(figures))
+            _set(self._games, f"{figures.games:,}")
         if strip.away != self._shown_away:
             self._show_away(strip.away)
 
@@ -453,11 +454,11 @@ def _opens(button: Element, place: Element) -> None:
     button.props('aria-expanded="false"').on("click", toggle)
 
 
-def _set(label: TextElement, text: str) -> None:
-    """Set a text that may be cut off, and its tooltip."""
-    if label.text != text:
+def _set(label: TextElement, text: str, tooltip: str = "") -> None:
+    """Set a text that may be cut off, and its tooltip: by default the whole text."""
+    if label.text != text or label.props.get("title") != (tooltip or text):
         label.set_text(text)
-        label.props["title"] = text
+        label.props["title"] = tooltip or text
 
 
 def _rate(value: float | None) -> str:

@@ -32,6 +32,11 @@ _EVERY_SECONDS = 0.3  # between two tables of an analysis
 _VARIATION_PLIES = 8
 _SIDES = ("first", "second", "both")
 _SWITCH = {"off": False, "on": True}
+RING_WORDS = (
+    "The ringed move is the model's choice: it need not have the best value, because the network's "
+    "prior counts too."
+)
+"""Sentence for a page that rings the best action of a search."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,6 +271,7 @@ class PlayView:
                     "Hints show here what the model thinks of each move: visits of its search, the "
                     "value (the expected result), the network's prior, and the expected line."
                 ).classes("zf-note")
+                self._ring = ui.label(RING_WORDS).classes("zf-note")
                 columns = ("action", "visits", "share", "value", "prior", "line")
                 self._table = CandidateTable(self._hover, *columns, values_for=self._names[0])
                 self._shown_line = ui.label().classes("zf-note zf-wrap zf-line-so-far")
@@ -313,6 +319,7 @@ class PlayView:
         mine = self._is_visitors(line.to_play)
         self._table.show_search(())
         self._table.set_visibility(self._hints)
+        self._ring.set_visibility(self._hints)
         self._no_hints.set_visibility(not self._hints)
         self._complain("")
         self._value.set_text("")

@@ -15,7 +15,13 @@ from zerofleet.config import RunConfig
 from zerofleet.database.metrics import TrainingWarning
 from zerofleet.exam import has_exam
 from zerofleet.fleet.figures import Z_95
-from zerofleet.fleet.report import POSITION_WORDS, own_losses, warning_text
+from zerofleet.fleet.report import (
+    POSITION_WORDS,
+    exam_unit,
+    own_losses,
+    rating_text,
+    warning_text,
+)
 from zerofleet.services.dashboard.charts import (
     BLUE,
     GREEN,
@@ -165,7 +171,7 @@ class RunDrawings:
         return TimeScale(self.scale, self.curves)
 
     def elo(self) -> Drawing:
-        """Draw Elo of promoted models, with 95% intervals, the anchors, and what 0 means."""
+        """Draw Elo of promoted models and of the anchors, with 95% intervals, and what 0 means."""
         times = self.times
         shown = [row for row in self.curves.ratings if row.elo is not None]
         rated = [
@@ -181,7 +187,11 @@ class RunDrawings:
             dots=True,
             band=[(x, round(elo - half, 1), round(elo + half, 1)) for x, elo, half in rated],
         )
-        levels = {**self.curves.anchors, f"0: {reference or 'the oldest rated model'}": 0.0}
+        levels = {
+            f"{name} {rating_text(elo, Z_95 * error)}": elo
+            for name, (elo, error) in self.curves.anchors.items()
+        }
+        levels[f"0: {reference or 'the oldest rated model'}"] = 0.0
         ends = [y for _, low, high in line.band for y in (low, high)]
         y = around([*ends, *levels.values()], "Elo", 100)
         return Drawing([line], times.axis, y, levels=levels)
@@ -202,7 +212,8 @@ class RunDrawings:
                 lines.append(
                     ChartLine(f"{words}, network only", network, colour, dashed=True, dots=True)
                 )
-        return Drawing(lines, self.times.axis, ChartAxis(name="errors, % of positions", least=0))
+        unit = exam_unit(row.kind for row in self.curves.exams)
+        return Drawing(lines, self.times.axis, ChartAxis(name=f"errors, % of {unit}", least=0))
 
     def loss(self, part: Literal["policy_loss", "value_loss"], unit: str) -> Drawing:
         """Draw the loss on training and validation games, with a mark at each promotion."""
@@ -305,7 +316,7 @@ class RunDrawings:
             ),
         )
         line = ChartLine("samples per position", points, BLUE)
-        levels = {} if most is None else {"samples_per_position": most}
+        levels = {} if most is None else {f"limit: {most:g}": most}
         y = around([0, most or 0, *(y for _, y in points)], "samples per position", 1)
         return Drawing([line], self.times.axis, y, levels=levels)
 
@@ -522,7 +533,7 @@ class RunView:
                 RunDrawings.exam,
                 "Exam errors",
                 "Appears with the first exam, after the first promotion.",
-                "Positions where the model plays worse than perfect play. "
+                "How often the model plays worse than perfect play. "
                 f"{_USUAL.get(run.game, '')}".strip(),
                 wide=True,
             )
@@ -530,8 +541,9 @@ class RunView:
             RunDrawings.elo,
             "Elo of promoted models",
             "Appears when a promoted model has played rating games.",
-            "The band is the 95% interval, relative to the oldest model that played. Dashed lines "
-            "are opponents that never change: random play, search without a network, GNU Go. "
+            "The band and ± are the 95% interval, relative to the oldest model that played. Dashed "
+            "lines are opponents that never change: random play, search without a network, GNU "
+            "Go. "
             f"{_USUAL_GO9 if run.game.startswith('go(size=9,') else ''} {rated_words(run)}".strip(),
             wide=not has_exam(run.game),
         )

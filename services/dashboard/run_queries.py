@@ -55,15 +55,20 @@ ORDER BY m.version, p.seq
 """
 
 _ANCHORS = """
-SELECT player, elo FROM ratings WHERE run = :run AND player IN ('random', 'search')
+SELECT player, elo, elo_error FROM ratings
+WHERE run = :run AND player IN ('random', 'search')
 UNION ALL
-SELECT player, elo FROM ratings WHERE run = :run AND player BETWEEN 'gnugo:' AND 'gnugo:~'
+SELECT player, elo, elo_error FROM ratings
+WHERE run = :run AND player BETWEEN 'gnugo:' AND 'gnugo:~'
 UNION ALL
-SELECT player, elo FROM ratings WHERE run = :run AND player BETWEEN 'gtp:' AND 'gtp:~'
+SELECT player, elo, elo_error FROM ratings
+WHERE run = :run AND player BETWEEN 'gtp:' AND 'gtp:~'
 UNION ALL
-SELECT player, elo FROM ratings WHERE run = :run AND player BETWEEN 'python:' AND 'python:~'
+SELECT player, elo, elo_error FROM ratings
+WHERE run = :run AND player BETWEEN 'python:' AND 'python:~'
 UNION ALL
-SELECT player, elo FROM ratings WHERE run = :run AND player BETWEEN 'uci:' AND 'uci:~'
+SELECT player, elo, elo_error FROM ratings
+WHERE run = :run AND player BETWEEN 'uci:' AND 'uci:~'
 """
 
 _EXAMS = f"""
@@ -222,7 +227,8 @@ class RunCurves:
     trained: Sequence[Row[tuple[object, ...]]] = ()
     held_out: Sequence[Row[tuple[object, ...]]] = ()
     ratings: Sequence[Row[tuple[object, ...]]] = ()
-    anchors: dict[str, float] = field(default_factory=dict[str, float])
+    anchors: dict[str, tuple[float, float]] = field(default_factory=dict[str, tuple[float, float]])
+    """Elo of each anchor, and its standard error."""
     warnings: Sequence[TrainingWarning] = ()
     origin: str | None = None
     """Games that the run learns from and did not play; None: there are none."""
@@ -265,7 +271,7 @@ class CurveReader:
         return replace(
             self._measured,
             ratings=await ask(_RATINGS, run=run, most=MOST_POINTS),
-            anchors={row.player: row.elo for row in anchors},
+            anchors={row.player: (row.elo, row.elo_error) for row in anchors},
             warnings=[TrainingWarning(*row) for row in await ask(TRAINING_WARNINGS, run=run)],
             origin=next((str(Origin(*row)) for row in await ask(ORIGIN, run=run)), None),
             exams=await ask(_EXAMS, run=run, most=MOST_POINTS),

@@ -33,7 +33,16 @@ from zerofleet.errors import (
 from zerofleet.exam import has_exam
 from zerofleet.fleet.figures import SelfplayFigures, TrainerFigures
 from zerofleet.fleet.heartbeat import Heartbeat, HeartbeatHistory, Heartbeats, ServiceHistory
-from zerofleet.fleet.report import RunFigures, ServiceState, Status, doing_by_name, states_of
+from zerofleet.fleet.report import (
+    RunFigures,
+    ServiceState,
+    Status,
+    doing_by_name,
+    has_resumed,
+    next_model_text,
+    states_of,
+    steps_to_next,
+)
 from zerofleet.redis_connection import UP, RedisState
 from zerofleet.rpc.tls import client_credentials
 from zerofleet.search_configs import served_simulations
@@ -544,7 +553,7 @@ class ServiceFigures:
     """None: no worker responds. The same applies to the next figure."""
     positions_per_second: float | None = None
     step: int | None = None
-    """Step of the trainer; None: it does not respond."""
+    """Step of the trainer; None: it does not respond, or has not resumed."""
     lamps: tuple[Lamp, ...] = ()
     """Empty if Redis is down or refuses writes, so that the status is unknown."""
     every_steps: int | None = None
@@ -573,9 +582,9 @@ class ServiceFigures:
     @property
     def next_model(self) -> str:
         """Steps until the next model, in words."""
-        if not self.step or not self.every_steps:
+        if self.step is None or not self.every_steps:
             return "–"
-        return f"in {self.every_steps - self.step % self.every_steps:,} steps"
+        return next_model_text(steps_to_next(self.step, self.every_steps))
 
 
 @dataclass(frozen=True, slots=True)
@@ -664,7 +673,11 @@ def sum_up(
         beats = [beat for beat in beats if beat.service not in _TRAINING]
     live = [beat for beat in beats if not beat.is_late]
     workers = [beat.figures for beat in live if isinstance(beat.figures, SelfplayFigures)]
-    steps = [beat.progress for beat in live if isinstance(beat.figures, TrainerFigures)]
+    steps = [
+        beat.progress
+        for beat in live
+        if isinstance(beat.figures, TrainerFigures) and has_resumed(beat.figures)
+    ]
     return ServiceFigures(
         sum(worker.games_per_hour for worker in workers) if workers else None,
         sum(worker.positions_per_second for worker in workers) if workers else None,

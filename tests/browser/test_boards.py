@@ -134,6 +134,21 @@ def test_a_whole_game_is_played_by_keyboard(shown_game: str, shown: Any, open_pa
     expect(page.locator(".zf-line-so-far")).to_have_text("")
 
 
+@pytest.mark.parametrize(
+    "shown_game",
+    ["tic_tac_toe", "python:examples.domineering:Domineering", "connect_four", "chess"],
+)
+def test_the_board_leaves_room_for_the_buttons(shown: Any, open_page: Opened) -> None:
+    page = open_page("/play", width=1280).page
+    board_of(page)
+    for height in (900, 720):
+        page.set_viewport_size({"width": 1280, "height": height})
+        for name in ("Undo", "Resign", "New game"):
+            expect(page.get_by_role("button", name=name)).to_be_in_viewport(ratio=1)
+    page.set_viewport_size({"width": 740, "height": 360})  # a phone on its side: one scrolls
+    assert board_of(page).bounding_box()["width"] >= 200
+
+
 @pytest.mark.parametrize("shown_game", ["python:examples.domineering:Domineering"])
 def test_a_game_in_python_is_played_on_the_board_that_its_picture_describes(
     shown: Any, open_page: Opened

@@ -221,17 +221,42 @@ def test_the_exam_shows_what_was_played_and_what_was_right(
     expect(
         page.get_by_text("Model 2: 2 errors in 50 positions (4.00%) with 10 simulations.")
     ).to_be_visible()
-    played = "Position 1 of 2, Red to move. Model 2 played 1. Correct: 3 or 5."
+    played = "Mistake 1 of 2, Red to move. Model 2 played 1. Correct: 3 or 5."
     expect(page.get_by_text(played)).to_be_visible()
     expect(page.locator(".zf-board").get_by_text("correct")).to_have_count(2)
     expect(page.get_by_label("Board after 2 plies, last 4")).to_be_visible()
     expect(page.locator("table").get_by_role("row").nth(1)).to_contain_text("3, 5")
     page.keyboard.press("ArrowRight")
-    expect(page.get_by_text("Position 2 of 2, Yellow to move.")).to_be_visible()
+    expect(page.get_by_text("Mistake 2 of 2, Yellow to move.")).to_be_visible()
     page.goto(f"{filled.base}/exam?model=1")
     expect(page.get_by_text("Model 1: 1 error in 50 positions (2.00%)")).to_be_visible()
     expect(page.locator("table").get_by_role("row").nth(1)).to_contain_text("2")
     assert opened.complaints == []
+
+
+@pytest.mark.parametrize("shown_game", ["tic_tac_toe"])
+def test_the_exam_of_a_small_game_counts_lines(shown: Any, open_page: Callable[..., Any]) -> None:
+    database = shown.database
+    trainer = database.acquire_fence(RUN, "trainer")
+    database.insert_model(RUN, 1, f"{1:064x}", 1_000, {}, "m", trainer)
+    database.insert_exam(RUN, 1, 10, 588, 0, kind="lines", wrong_answers=[])
+    page = open_page("/exam").page
+    found = "Model 1: 0 errors in 588 lines (0.00%) with 10 simulations."
+    expect(page.get_by_text(found)).to_be_visible()
+    expect(page.get_by_text("No mistakes to show.")).to_be_visible()
+    expect(page.get_by_text("The first 100 mistakes of each exam are stored.")).to_be_visible()
+    page.goto(shown.base)
+    axis = page.locator("section", has_text="Exam errors").locator("svg")
+    expect(axis.get_by_text("errors, % of lines")).to_be_visible()
+
+
+@pytest.mark.parametrize("shown_game", ["python:examples.domineering:Domineering"])
+def test_a_game_without_an_exam_is_told_how_to_add_one(
+    shown: Any, open_page: Callable[..., Any]
+) -> None:
+    page = open_page("/exam").page
+    expect(page.get_by_text("is not known here, so there is no exam. Your class")).to_be_visible()
+    expect(page.get_by_text("see the tutorial Your own game, section Add an exam.")).to_be_visible()
 
 
 def test_what_is_shown_in_place_of_what_the_address_names_is_said(
@@ -240,7 +265,7 @@ def test_what_is_shown_in_place_of_what_the_address_names_is_said(
     page = open_page("/").page
     for address, words in (
         ("/exam?model=77", "Model 2 is shown instead. Choose from: 2, 1."),
-        ("/exam?position=900", "position=900: the exam of model 2 has 2 positions here."),
+        ("/exam?position=900", "position=900: the exam of model 2 has 2 mistakes here."),
         ("/openings?model=77", "model=77 is not shown on this page"),
         ("/models?page=2", "Ignored in the address: page. This page has no such parameter."),
     ):

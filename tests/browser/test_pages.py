@@ -94,9 +94,7 @@ def test_figures_are_those_of_the_database(shown: Any, open_page: Callable[..., 
     beat(shown)
     page = open_page("/").page
     expect(figure(page, "Games")).to_have_text("1,234")
-    expect(figure(page, "Best model")).to_have_text(
-        re.compile(r"^2 \(promoted \d+ (s|min \d+ s) ago\)$")
-    )
+    expect(figure(page, "Best model")).to_have_text(re.compile(r"^2, \d+ (s|min) ago$"))
     [[elo]] = shown.query("SELECT elo FROM ratings WHERE player = '2'")
     expect(figure(page, "Elo")).to_have_text(re.compile(re.escape(f"{elo:+.0f} ± ")))
     expect(figure(page, "Games/hour")).to_have_text("1,500")
@@ -154,6 +152,25 @@ def test_light_or_dark_is_the_browsers_until_a_person_chooses(
     page.reload()
     expect(page.get_by_role("navigation")).to_be_visible()
     expect(page.locator("body.body--light")).to_be_visible()
+
+
+def test_games_on_a_phone_show_their_moves_and_dark_fields_have_light_icons(
+    shown: Any, open_page: Callable[..., Any]
+) -> None:
+    fill(shown, games=3)
+    page = open_page("/games", width=360, dark=True).page
+    rows = page.locator(".zf-games tbody tr")
+    expect(rows).to_have_count(3)
+    box = rows.first.locator("td").last.bounding_box()
+    assert box["x"] >= 0
+    assert box["x"] + box["width"] <= 360
+    expect(rows.first.locator("td").last).to_have_text(re.compile(r"^1\.\s\d$"))
+    day = page.get_by_label("Day, UTC")
+    scheme = "field => getComputedStyle(field).colorScheme"
+    assert day.evaluate(scheme) == "dark"
+    page.get_by_role("button", name="Light or dark").click()
+    expect(page.locator("body.body--light")).to_be_visible()
+    assert day.evaluate(scheme) == "light"
 
 
 def test_the_page_stays_while_postgres_is_away(
@@ -214,7 +231,7 @@ def beat(shown: Any) -> None:
     """Heartbeats of a fleet in which inference is down."""
     for said in (
         Heartbeat("w", 1, "", SelfplayFigures(games_per_hour=1500.0)),
-        Heartbeat("t", 2_120, "2,000 positions", TrainerFigures(), status="idle"),
+        Heartbeat("t", 2_120, "2,000 positions", TrainerFigures(window_limit=1), status="idle"),
         Heartbeat("e", 1, "", EvaluatorFigures()),
     ):
         shown.heartbeats.beat(said, ttl=600.0)

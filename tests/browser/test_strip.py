@@ -30,7 +30,7 @@ def beat(shown: Any, *, worker: str = "w", waits: str = "", long: bool = False) 
     for said in (
         Heartbeat(worker, 1, waits, SelfplayFigures(games_per_hour=1e9 if long else 1.0)),
         Heartbeat("i", 1, "", InferenceFigures(provider="cpu", precision="fp32")),
-        Heartbeat("t", 2_120, "", TrainerFigures()),
+        Heartbeat("t", 2_120, "", TrainerFigures(window_limit=1)),
         Heartbeat("e", 1, "", MATCH)
         if long
         else Heartbeat("e", 1, "a new model", EvaluatorFigures(), status="idle"),
@@ -75,6 +75,31 @@ def test_no_text_moves_the_page_below(
         expect(page.get_by_text("Best model", exact=True)).to_be_visible()
         assert top_of_content(page) <= 125
     assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_its_figures_fit_on_a_small_laptop(shown: Any, open_page: Callable[..., Any]) -> None:
+    database = shown.database
+    trainer = database.acquire_fence("shown", "trainer")
+    evaluator = database.acquire_fence("shown", "evaluator")
+    for version in (123, 124):
+        database.insert_model("shown", version, f"{version:064x}", 1, {}, f"{version}", trainer)
+    database.promote("shown", 123, None, "test", 0, epoch=evaluator)
+    shown.query(
+        "INSERT INTO promotions (run, seq, prev_seq, version, actor, epoch, at) VALUES "
+        "('shown', 2, 1, 124, 'test', :epoch, now() - interval '23 min 9 s') RETURNING 1",
+        epoch=evaluator,
+    )
+    database.upsert_ratings("shown", [("123", 1_380.0, 83.0)])
+    beat(shown)
+    page = open_page("/fleet", width=1280).page
+    cells = page.locator(".zf-strip .zf-figure")
+    expect(cells.nth(0)).to_have_text("124, 23 min ago")
+    expect(cells.nth(0)).to_have_attribute("title", re.compile(r"^124 \(promoted 23 min \d+ s ago"))
+    expect(cells.nth(1)).to_have_text("+1,380 ± 163 (model 123)")
+    expect(cells.nth(5)).to_have_text(re.compile("^in [0-9,]+ steps$"))
+    for cell in cells.all():
+        wide, shown_wide = cell.evaluate("cell => [cell.scrollWidth, cell.clientWidth]")
+        assert wide <= shown_wide, cell.inner_text()
 
 
 def test_on_a_phone_it_is_one_line_that_opens(shown: Any, open_page: Callable[..., Any]) -> None:

@@ -196,7 +196,7 @@ def test_the_strip_shows_the_status_of_each_service() -> None:
         Heartbeat("i", 1, "", InferenceFigures(provider="cpu")),
         Heartbeat("a", 1, "", SelfplayFigures(games_per_hour=10.0, positions_per_second=3.0)),
         Heartbeat("b", 1, "Postgres", SelfplayFigures(games_per_hour=5.0)),
-        Heartbeat("t", 1_500, "", TrainerFigures()),
+        Heartbeat("t", 1_500, "", TrainerFigures(window_limit=1)),
         Heartbeat("s", 1, "its first figures", AutoscalerFigures(), status="idle"),
     ]
     services = sum_up(beats, 1_000)

@@ -467,6 +467,24 @@ def test_refused_variants_are_said_wherever_figures_are() -> None:
     assert "rejected" not in status_text(FULL, KEPT, [], None) + one_line(FULL, [], 0.0)
 
 
+def test_the_steps_until_the_next_model_are_said_wherever_figures_are() -> None:
+    running, text = replace(FULL, steps_to_next_model=1_361), io.StringIO()
+    Console(file=text, width=100).print(draw(running, [], 0.0))
+    for told in (status_text(running, KEPT, [], "h:1"), text.getvalue()):
+        assert re.search(r"^next model +in 1,361 steps", told, re.MULTILINE)
+    assert " | next model in 1,361 steps | " in one_line(running, [], 0.0)
+    assert " | next model not known yet | " in one_line(FULL, [], 0.0)
+    assert "next model" not in status_text(FULL, KEPT, [], None)
+    assert status_values(running, KEPT, [], "h:1")["steps_to_next_model"] == 1_361
+
+
+def test_the_redis_of_a_stopped_run_is_not_shown_as_up() -> None:
+    """Its stores are up for the command only."""
+    stopped = Running(1, {}, "")
+    assert "\nRedis" not in status_text(FULL, KEPT, [], None, running=stopped)
+    assert "\nRedis" in status_text(FULL, KEPT, [], "h:1", running=stopped)
+
+
 def test_a_full_disk_is_said_wherever_figures_are() -> None:
     full = replace(FULL, disk="full: 0.0 MB left on the disk of /data; make room there")
     assert "disk             full: 0.0 MB left on the disk of /data" in status_text(

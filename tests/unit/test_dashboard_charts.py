@@ -4,7 +4,15 @@ from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any, cast
 
-from zerofleet.services.dashboard.charts import BLUE, ChartAxis, ChartLine, Drawing
+import pytest
+
+from zerofleet.services.dashboard.charts import (
+    BLUE,
+    ChartAxis,
+    ChartLine,
+    Drawing,
+    frame_options,
+)
 from zerofleet.services.dashboard.run_page import RunDrawings, TimeScale
 from zerofleet.services.dashboard.run_queries import GameBlock, RunCurves
 from zerofleet.services.dashboard.runs_page import OverlaidRun, RunsDrawings
@@ -33,10 +41,41 @@ def test_levels_too_close_for_two_labels_share_one_and_none_is_left_out() -> Non
     assert [mark["yAxis"] for mark in marks["data"]] == [500.0, -480.0, -495.0]
 
 
+def test_the_levels_of_a_chart_are_named_in_words() -> None:
+    trained = cast("Any", [SimpleNamespace(at=BEGAN, samples_per_position=3.0)])
+    drawing = RunDrawings(RunCurves(trained=trained)).reuse(4.0)
+    assert drawing.levels == {"limit: 4": 4.0}
+    [level] = drawing.options()["series"][0]["markLine"]["data"]
+    assert level["label"]["position"] == "insideEndBottom"  # above it is the name of the axis
+
+
+@pytest.mark.parametrize(
+    ("names", "width", "kind", "lines"),
+    [
+        (("training", "validation"), 1_000, "plain", 1),
+        (("training", "validation"), 260, "plain", 1),
+        (("entropy, network", "entropy, search", "KL(search || network)"), 1_000, "plain", 1),
+        (("entropy, network", "entropy, search", "KL(search || network)"), 450, "plain", 2),
+        (("entropy, network", "entropy, search", "KL(search || network)"), 260, "plain", 3),
+        ([f"a loss of your own {number}" for number in range(12)], 260, "scroll", 1),
+    ],
+)
+def test_a_legend_of_a_few_lines_is_shown_in_full(
+    names: list[str], width: int, kind: str, lines: int
+) -> None:
+    options = frame_options(names)
+    applied: Any = None
+    for each in options["media"]:
+        if width <= each.get("query", {}).get("maxWidth", width):
+            applied = each["option"]
+    assert applied["grid"] == {"top": 46 + 17 * (lines - 1)}
+    assert applied["legend"] == {**options["legend"], "type": kind}
+
+
 def test_elo_has_its_interval_as_a_band_and_says_what_0_is() -> None:
     ratings = cast("Any", [rated(3, 0.0, 0.0), rated(4, 100.0, 50.0)])
-    drawing = RunDrawings(RunCurves(ratings=ratings, anchors={"random": -280.0})).elo()
-    assert drawing.levels == {"random": -280.0, "0: model 3": 0.0}
+    drawing = RunDrawings(RunCurves(ratings=ratings, anchors={"random": (-280.0, 50.0)})).elo()
+    assert drawing.levels == {"random -280 ± 98": -280.0, "0: model 3": 0.0}
     line, low, area = drawing.options()["series"]
     assert line["data"][1][1] == 100.0
     assert low["data"][1][1] == 2.0

@@ -120,6 +120,8 @@ def exam(
     from zerofleet import games
     from zerofleet.config import ProcessSettings, read_settings
     from zerofleet.database import Database
+    from zerofleet.exam import position_kinds
+    from zerofleet.fleet.report import exam_unit
     from zerofleet.local.stores import joined
     from zerofleet.models.model_store import open_store
     from zerofleet.models.session import ModelSession
@@ -146,7 +148,8 @@ def exam(
     ):
         rows = _chosen_models(database, run.name, model)
         if not as_json:
-            echo(_line({key: heading for key, (heading, _) in _COLUMNS.items()}, request))
+            headings = {key: heading for key, (heading, _) in _COLUMNS.items()}
+            echo(_line(headings | {"positions": exam_unit(position_kinds(run.game.name))}, request))
         for row in rows:
             session = ModelSession(files.read_verified(row.sha256), spec)
             asyncio.run(_examine(request, _InProcess(session, row.version), database, as_json))
@@ -154,7 +157,7 @@ def exam(
 
 def _check(request: _ExamRequest) -> None:
     """Refuse exams that this game does not have."""
-    from zerofleet.exam import position_kinds
+    from zerofleet.exam import OWN_EXAM, position_kinds
     from zerofleet.exam.gnu_go import check_gnu_go
     from zerofleet.games.chess import is_chess
     from zerofleet.games.go import is_go
@@ -179,7 +182,8 @@ def _check(request: _ExamRequest) -> None:
             )
     elif not position_kinds(game):
         go = ", but games against GNU Go, with --gnugo 20" if is_go(game) else ""
-        raise ConfigError(f"perfect play of {game} is not known: there is no exam{go}")
+        own = f". {OWN_EXAM}" if game.startswith("python:") else ""
+        raise ConfigError(f"perfect play of {game} is not known: there is no exam{go}{own}")
 
 
 async def _examine(

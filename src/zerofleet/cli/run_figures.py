@@ -37,6 +37,7 @@ from zerofleet.fleet.report import (
     exam_text,
     loss_text,
     newest_exam_text,
+    next_model_text,
     rate_text,
     redis_text,
     warning_text,
@@ -192,6 +193,7 @@ def _figures_table(figures: RunFigures) -> Table:
     table.add_row("validation loss", loss_text(figures.held_out))
     if figures.budget_used is not None:
         table.add_row("learning rate", rate_text(figures))
+    table.add_row("next model", next_model_text(figures.steps_to_next_model))
     table.add_row("best model", best_text(figures))
     if figures.refused_variants is not None:
         table.add_row("rejected models", _cell(figures.refused_variants))
@@ -227,6 +229,7 @@ def one_line(figures: RunFigures, services: Sequence[ServiceState], seconds: flo
         f"positions/s {figures.positions_per_second:.0f}",
         f"training loss {loss_text(figures.train)}",
         f"validation loss {loss_text(figures.held_out)}",
+        f"next model {next_model_text(figures.steps_to_next_model)}",
         f"best {best_text(figures)}",
         f"Elo {elo_text(figures)}",
     ]
@@ -326,6 +329,7 @@ def status_text(
         "disk use": _disk_text(disk),
         "disk limit": _limit_text(disk, is_up=address is not None),
         "retention": _kept_text(figures, disk.kept),
+        **({"next model": next_model_text(figures.steps_to_next_model)} if address else {}),
         "best model": best_text(figures),
         "Elo": elo_text(figures),
         "training loss": loss_text(figures.train),
@@ -351,7 +355,9 @@ def status_text(
         rows["warning"] = "; ".join(warnings)
     if figures.window_blocker is not None:
         rows["ingest blocked by"] = figures.window_blocker
-    rows["Redis"] = redis_text(figures.redis)
+    # The Redis of a stopped run is up for this command only.
+    if address or running is None or figures.redis.status != "up":
+        rows["Redis"] = redis_text(figures.redis)
     rows |= doing_by_name(services)
     if advice is not None:
         rows["advice"] = advice.words

@@ -26,11 +26,19 @@ random symmetry. So one model gives one result.
 """
 
 from zerofleet.exam.chess_endings import ENDINGS, play_endings
-from zerofleet.exam.examine import ExamResult, PositionKind, examine, has_exam, position_kinds
+from zerofleet.exam.examine import (
+    OWN_EXAM,
+    ExamResult,
+    PositionKind,
+    examine,
+    has_exam,
+    position_kinds,
+)
 from zerofleet.exam.solver_games import SOLVER_CHOICES, PerfectPlay, play_first, play_second
 
 __all__ = [
     "ENDINGS",
+    "OWN_EXAM",
     "SOLVER_CHOICES",
     "ExamResult",
     "PerfectPlay",

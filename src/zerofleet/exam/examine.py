@@ -45,6 +45,11 @@ _KINDS: dict[str, tuple[PositionKind, ...]] = {
     "tic_tac_toe": ("lines",),
 }
 
+OWN_EXAM = (
+    "Your class can define perfect_outcomes: see the tutorial Your own game, section Add an exam."
+)
+"""Sentence for a game in Python without an exam."""
+
 
 @dataclass(frozen=True, slots=True)
 class ExamResult:

@@ -114,6 +114,8 @@ class RunFigures:
     """Where the given games come from; None: there are none."""
     steps: int | None = None
     """Training steps in total; None: no trainer responds."""
+    steps_to_next_model: int | None = None
+    """Training steps until the next model; None: no trainer responds."""
     until: str | None = None
     """Progress toward the condition of ``--until``; None: it has no measure."""
     best_version: int | None = None
@@ -396,6 +398,14 @@ def best_text(figures: RunFigures) -> str:
     return f"{figures.best_version}{age}"
 
 
+def short_best_text(figures: RunFigures) -> str:
+    """Return ``best_text`` in few characters, such as ``12, 3 min ago``."""
+    if figures.best_version is None:
+        return best_text(figures)
+    age = figures.best_age_s
+    return f"{figures.best_version}" + ("" if age is None else f", {_short_duration(age)} ago")
+
+
 def elo_text(figures: RunFigures) -> str:
     """Return the rating with half of its 95% interval, and its model if that is not the best."""
     if figures.elo is None:
@@ -426,6 +436,15 @@ def elo_interval(figures: RunFigures) -> tuple[float, float] | None:
     return figures.elo - half, figures.elo + half
 
 
+def exam_unit(kinds: Iterable[str]) -> str:
+    """Return what these kinds of an exam count, as one word in the plural.
+
+    Args:
+        kinds: all kinds of a game's exam.
+    """
+    return "lines" if set(kinds) == {"lines"} else "positions"
+
+
 def exam_text(figures: RunFigures) -> str:
     """Return the error rate of the newest examined model, and of the one before it."""
     if not figures.exams:
@@ -453,6 +472,26 @@ def _kind_text(exam: Exam) -> str:
 def counted(number: int, noun: str) -> str:
     """Return a count, such as ``1 model`` and ``2 models``."""
     return f"{number:,} {noun}" + ("" if number == 1 else "s")
+
+
+def next_model_text(steps: int | None) -> str:
+    """Return when the trainer publishes the next model.
+
+    Args:
+        steps: training steps until then; None: no trainer responds.
+    """
+    return "not known yet" if steps is None else f"in {counted(steps, 'step')}"
+
+
+def steps_to_next(step: int, every_steps: int) -> int:
+    """Return the steps until the next model, if there is one every ``every_steps``."""
+    return every_steps - step % every_steps
+
+
+def _short_duration(seconds: float) -> str:
+    """Return a duration in its largest unit, such as ``2 min``."""
+    number, unit = duration(seconds).split()[:2]
+    return f"{number} {unit}"
 
 
 def duration(seconds: float) -> str:

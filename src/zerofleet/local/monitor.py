@@ -26,6 +26,7 @@ from zerofleet.fleet.report import (
     own_losses,
     state_of,
     states_of,
+    steps_to_next,
     why_no_beat,
 )
 from zerofleet.local.supervisor import Child
@@ -79,6 +80,7 @@ class Monitor:
         workers = [figures for figures in figures_sent if isinstance(figures, SelfplayFigures)]
         trainers = (figures for figures in figures_sent if isinstance(figures, TrainerFigures))
         trainer = next(trainers, None)
+        steps, every = _steps(self._beats), self._run.trainer.publish_every_steps
         summary = self._database.summary(self._run.name)
         history = self._database.promotion_history(self._run.name)
         promoted = {row.promotion.version for row in history}
@@ -111,7 +113,8 @@ class Monitor:
             budget_used=None if trainer is None else trainer.budget_used,
             given_games=0 if origin is None else origin.games,
             origin=None if origin is None else str(origin),
-            steps=_steps(self._beats),
+            steps=steps,
+            steps_to_next_model=None if steps is None else steps_to_next(steps, every),
             best_version=summary.best_model,
             best_age_s=age,
             refused_variants=summary.refused_variants,
