@@ -15,6 +15,7 @@ from zerofleet.services.dashboard.toolkit import Element, events, ui
 
 _MOST_ARROWS = 12
 _WIDEST, _WIDEST_CELL = 46, 8  # rem: width of the board, and of a cell of a small one
+_NAMES = 0.6  # width and height of names of rows and columns, in cells (board.js)
 _NARROWEST = 14  # rem: in a low window one scrolls
 _AROUND, _CAPTURED = 19, 3.5  # rem: height of the rest of page Play, and of captured men
 
@@ -89,7 +90,8 @@ class Board(Element, component="board.js"):
         self._props["flips"] = flips
         self._props["turned"] = False
         if shape.rows:  # the whole board and the controls below it are visible without scrolling
-            aspect = shape.columns / shape.rows
+            names_left, names_below = bool(shape.row_names), bool(shape.column_names)
+            aspect = (shape.columns + _NAMES * names_left) / (shape.rows + _NAMES * names_below)
             most = min(_WIDEST, _WIDEST_CELL * shape.columns)
             rest = _AROUND + (_CAPTURED if game_board.start.captured else 0)
             high = f"max({_NARROWEST}rem, (100vh - {rest:g}rem) * {aspect:.3f})"
