@@ -1,13 +1,14 @@
-"""The whole loop of a run, and the same work by ONNX Runtime and a bare training loop alone.
+"""Compares a whole run with ONNX Runtime alone and a bare training loop alone.
 
 ``python -m bench.loop runs/connect_four.toml`` starts ``zerofleet up`` in a folder of its own and
 measures it after the second model. Then it stops the run, and measures one session of its newest
 model and ``bench.train``'s bare loop on the same machine. The table has:
 
-- the loop's rates, its CPU time by service, and what its batches were like;
-- ``of the slower``: the loop's predictions a second over what the slower of the two alone allows;
-- ``in turns``: the share of the time that the two alone would need for the loop's work, one after
-  the other. On a CPU it is the share of all cores' time.
+- the rates of the run, its CPU time by service, and the fill and the queue wait of its batches;
+- ``bottleneck share``: the run's predictions per second, divided by the lower of two limits. One is
+  inference alone; the other is the predictions that training alone can use.
+- ``serial share``: the time that the two alone would need for the run's work, one after the other,
+  as a share of the measured time. On a CPU it is a share of the time of all cores.
 """
 
 from __future__ import annotations
@@ -59,8 +60,8 @@ _BARE_GAMES = 200
 
 
 @dataclass(slots=True)
-class Looks:
-    """Figures of the loop, one for each look, and counters at its first and last."""
+class Samples:
+    """Figures from the heartbeats of the run, one for each time that they were read."""
 
     rows_per_second: list[float] = field(default_factory=list[float])
     fill: list[float] = field(default_factory=list[float])
@@ -89,14 +90,14 @@ class Looks:
 
     @property
     def steps_per_second(self) -> float:
-        """Gradient steps a second between the first and the last look."""
+        """Gradient steps per second between the first and the last heartbeat."""
         (start, first), (end, last) = self.steps[0], self.steps[-1]
         return (last - first) / (end - start) if end > start else 0.0
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Measure and print."""
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the fleet goes with us
+    """Measure a run, and print the row."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # also ends `zerofleet up`
     options = parse(argv)
     with tempfile.TemporaryDirectory(prefix="zerofleet-bench-") as folder:
         row = measure(options, options.data or Path(folder))
@@ -112,7 +113,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
-    """The command line."""
+    """Return the options of the command line."""
     found = argparse.ArgumentParser(
         prog="python -m bench.loop",
         description=__doc__,
@@ -120,29 +121,31 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     )
     found.add_argument("run_file", metavar="RUN.toml", type=Path)
     found.add_argument("--seconds", type=positive(float), default=60.0, help="measured [60]")
-    found.add_argument("--models", type=int, default=2, help="published before it is measured [2]")
+    found.add_argument("--models", type=int, default=2, help="measure after this model [2]")
     found.add_argument("--workers", type=int, default=1, help="self-play workers [1]")
     found.add_argument("--provider", choices=PROVIDERS, help="[as the run file says]")
-    found.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="run file")
-    found.add_argument("--data", metavar="FOLDER", type=Path, help="[one that is deleted]")
-    found.add_argument("--json", action="store_true", help="one object")
+    found.add_argument(
+        "--set", action="append", default=[], metavar="KEY=VALUE", help="key of the run file"
+    )
+    found.add_argument("--data", metavar="FOLDER", type=Path, help="of the run [temporary]")
+    found.add_argument("--json", action="store_true", help="print one object")
     return found.parse_args(argv)
 
 
 def measure(options: argparse.Namespace, folder: Path) -> Row:
-    """Run the loop, then its parts alone.
+    """Measure a run, then inference and training alone.
 
     Raises:
         RunEndedError: the fleet ended by itself.
-        ConfigError: the second model did not come in 15 minutes.
+        ConfigError: the run did not start or did not publish its models in 15 minutes.
     """
     keys = [*options.set, *([f"inference.provider={options.provider}"] if options.provider else [])]
     arguments = [part for key in keys for part in ("--set", key)]
-    looks, cpu = Looks(), defaultdict[str, float](float)
+    samples, cpu = Samples(), defaultdict[str, float](float)
     with running_fleet(
         options.run_file, folder, *arguments, "--workers", str(options.workers)
     ) as fleet:
-        data = _opened(fleet, folder)
+        data = _await_data_folder(fleet, folder)
         run = load_run(data.run_file)
         with (
             joined(data, "loop") as stores,
@@ -154,8 +157,8 @@ def measure(options: argparse.Namespace, folder: Path) -> Row:
             start = time.monotonic()
             while (now := time.monotonic() - start) < options.seconds:
                 _require_running(fleet, folder)
-                looks.add(now, heartbeats.read())
-                looks.gpu_busy += gpu_busy()
+                samples.add(now, heartbeats.read())
+                samples.gpu_busy += gpu_busy()
                 _say(f"measuring: {now:.0f} s of {options.seconds:.0f}")
                 time.sleep(_POLL_SECONDS)
             wall = time.monotonic() - start
@@ -165,68 +168,69 @@ def measure(options: argparse.Namespace, folder: Path) -> Row:
             variants = database.variants(run.name, newest.version)
     sha256 = {each.precision: each.sha256 for each in variants if each.accepted}
     model = ModelFolder(data.models, run.name).read_verified(
-        sha256.get(looks.precision) or newest.sha256
+        sha256.get(samples.precision) or newest.sha256
     )
     _say("measuring ONNX Runtime and training alone")
     workload = Workload("loop", run.game.name, run.network, 32, 40)
     return summary(
         run,
-        looks,
+        samples,
         cpu,
         wall,
-        bare_inference(workload, model, looks.provider),
+        bare_inference(workload, model, samples.provider),
         bare_training(workload, run),
     )
 
 
 def summary(
     run: RunConfig,
-    looks: Looks,
+    samples: Samples,
     cpu: dict[str, float],
     wall: float,
     inference: float,
     training: float,
 ) -> Row:
-    """Compare the loop with its parts alone.
+    """Compare the run with inference and training alone.
 
     Args:
         run: the run file.
-        looks: at the loop.
-        cpu: seconds of each service.
+        samples: figures of the run.
+        cpu: CPU-seconds of each service.
         wall: seconds of the measurement.
         inference: positions a second of one session alone.
         training: steps a second of the bare loop alone.
     """
-    rows, steps = fmean(looks.rows_per_second), looks.steps_per_second
-    positions = fmean(looks.training_positions)
+    rows, steps = fmean(samples.rows_per_second), samples.steps_per_second
+    positions = fmean(samples.training_positions)
     batch, reuse = run.trainer.batch_size, run.trainer.samples_per_position
     cores = os.cpu_count() or 1
-    is_gpu = looks.provider in GPUS
-    # What training pays for: positions that its samples allow, and the predictions of their games.
-    paid = training * batch / reuse * (rows / positions) if positions else float("inf")
-    share = rows / inference + steps / training
+    is_gpu = samples.provider in GPUS
+    # Predictions per second that training can use. A position is sampled ``reuse`` times, and it
+    # takes ``rows / positions`` predictions to play one.
+    usable = training * batch / reuse * (rows / positions) if positions else float("inf")
+    serial_share = rows / inference + steps / training
     return {
         "bench": "loop",
         "run": run.name,
-        "provider": looks.provider,
-        "precision": looks.precision,
+        "provider": samples.provider,
+        "precision": samples.precision,
         "predictions_per_second": rows,
         "steps_per_second": steps,
         "training_positions_per_second": positions,
         "alone_predictions_per_second": inference,
         "alone_steps_per_second": training,
-        "of_the_slower": rows / min(inference, paid),
-        "in_turns": share if is_gpu else share / cores,
-        "batch_fill": fmean(looks.fill) if looks.fill else None,
-        "queue_wait_per_compute": fmean(looks.queue_wait) if looks.queue_wait else None,
-        "selfplay_waiting_share": fmean(looks.waiting) if looks.waiting else None,
-        "gpu_busy": fmean(looks.gpu_busy) if looks.gpu_busy else None,
+        "bottleneck_share": rows / min(inference, usable),
+        "serial_share": serial_share if is_gpu else serial_share / cores,
+        "batch_fill": fmean(samples.fill) if samples.fill else None,
+        "queue_wait_per_compute": fmean(samples.queue_wait) if samples.queue_wait else None,
+        "selfplay_waiting_share": fmean(samples.waiting) if samples.waiting else None,
+        "gpu_busy": fmean(samples.gpu_busy) if samples.gpu_busy else None,
         **{f"cores_of_{name}": seconds / wall for name, seconds in sorted(cpu.items())},
     }
 
 
 def bare_inference(workload: Workload, model: bytes, provider: str) -> float:
-    """Positions a second of one session alone, at its best batch size."""
+    """Return the positions per second of one session alone, at its best batch size."""
     if provider in GPUS:
         session = open_session(model, workload.spec, provider_of(provider))
     else:
@@ -238,7 +242,7 @@ def bare_inference(workload: Workload, model: bytes, provider: str) -> float:
 
 
 def bare_training(workload: Workload, run: RunConfig) -> float:
-    """Steps a second of the bare loop alone, on the trainer's device and with its threads."""
+    """Return the steps per second of the bare loop, on the trainer's device, with its threads."""
     keep_freed_memory()
     torch.set_num_threads(run.trainer.threads)
     window = window_of(workload, run, played_games(workload, _BARE_GAMES, seed=5))
@@ -254,7 +258,7 @@ def bare_training(workload: Workload, run: RunConfig) -> float:
 
 
 def cpu_by_service(pid: int) -> dict[str, float]:
-    """CPU-seconds of ``zerofleet up`` and all its descendants, by service or program."""
+    """Return the CPU-seconds of ``zerofleet up`` and its descendants, by service or program."""
     found = defaultdict[str, float](float)
     for process in psutil.Process(pid).children(recursive=True):
         with contextlib.suppress(psutil.Error, ProcessLookupError, FileNotFoundError):
@@ -264,16 +268,16 @@ def cpu_by_service(pid: int) -> dict[str, float]:
 
 
 def gpu_busy() -> list[float]:
-    """Share of the last second in which a kernel ran, for each GPU; empty without nvidia-smi."""
+    """Return each GPU's share of the last second with a kernel; empty without nvidia-smi."""
     command = ["nvidia-smi", "--query-gpu=utilization.gpu", "--format=csv,noheader,nounits"]
     try:
-        told_by_it = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     except (OSError, subprocess.CalledProcessError):
         return []
-    return [float(line) / 100 for line in told_by_it.split()]
+    return [float(line) / 100 for line in output.split()]
 
 
-def _opened(fleet: subprocess.Popen[bytes], folder: Path) -> DataFolder:
+def _await_data_folder(fleet: subprocess.Popen[bytes], folder: Path) -> DataFolder:
     deadline = time.monotonic() + _START_SECONDS
     while time.monotonic() < deadline:
         _require_running(fleet, folder)
@@ -282,7 +286,9 @@ def _opened(fleet: subprocess.Popen[bytes], folder: Path) -> DataFolder:
             if data.is_held() and data.run_file.exists():
                 return data
         time.sleep(_POLL_SECONDS)
-    raise ConfigError("zerofleet up made no data folder")
+    raise ConfigError(
+        f"zerofleet up did not start in {_START_SECONDS:g} s: pass --data FOLDER to keep its up.log"
+    )
 
 
 def _await_models(
@@ -293,17 +299,17 @@ def _await_models(
         _require_running(fleet, folder)
         if time.monotonic() > deadline:
             raise ConfigError(
-                f"{found} of {models} models in {_START_SECONDS:g} s: lower "
-                "trainer.publish_every_steps with --set, or --models"
+                f"zerofleet up published {found} of {models} models in {_START_SECONDS:g} s: lower "
+                "trainer.publish_every_steps with --set, or lower --models"
             )
-        _say(f"waiting for model {models}; there are {found}")
+        _say(f"waiting for model {models}; {found} published")
         time.sleep(_POLL_SECONDS)
 
 
 def _require_running(fleet: subprocess.Popen[bytes], folder: Path) -> None:
     if fleet.poll() is not None:
-        said = (folder / "up.log").read_text(errors="replace")[-2000:]
-        raise RunEndedError(f"zerofleet up ended: {said}")
+        log = (folder / "up.log").read_text(errors="replace")[-2000:]
+        raise RunEndedError(f"zerofleet up ended: {log}")
 
 
 def _say(words: str) -> None:

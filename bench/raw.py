@@ -42,7 +42,7 @@ class Raw:
         self._batch = self._observations[: max(RAW_BATCHES, key=rate)]
 
     def rate(self, seconds: float, clock: Callable[[], float]) -> float:
-        """Positions in a second of the clock, in batches of the chosen size."""
+        """Return positions per second of the clock, in batches of the chosen size."""
         self._session.run(self._batch)
         start, runs = clock(), 0
         while runs == 0 or clock() - start < seconds:

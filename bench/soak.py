@@ -115,7 +115,7 @@ def measure(options: argparse.Namespace, folder: Path) -> list[Row]:
 def running_fleet(
     run_file: Path, folder: Path, *options: str
 ) -> Generator[subprocess.Popen[bytes]]:
-    """``zerofleet up`` for the time of the block, with data and output in a folder."""
+    """Run ``zerofleet up`` during the block, with its data and its log in a folder."""
     folder.mkdir(parents=True, exist_ok=True)
     arguments = ("up", str(run_file), "--data", str(folder / "data"), *options)
     with (folder / "up.log").open("wb") as log:
@@ -171,7 +171,7 @@ _MANY = ("postgres",)  # names of many processes, which come and go
 
 
 def service_of(process: psutil.Process) -> str:
-    """The service that a process is, or its program."""
+    """Return the service that a process runs, or the name of its program."""
     words = process.cmdline()
     services = [word for word in words if word.startswith("zerofleet.services.")]
     return services[0].removeprefix("zerofleet.services.") if services else process.name()

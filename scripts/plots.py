@@ -542,7 +542,7 @@ def search_latency() -> Drawing:
     plot = RowPlot(
         Drawing(
             "How long a search takes",
-            "Dot: median. Line: up to 95%. Blue: one client. Orange: eight clients at once",
+            "Dot: median. Line: to the 95th percentile. Blue: one client. Orange: eight at once",
         ),
         Axis(
             "milliseconds from the request over gRPC to the answer",

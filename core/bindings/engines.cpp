@@ -342,7 +342,7 @@ void bind_search(nb::module_& module) {
             self.run([&](PositionSearchEngine& s) { s.set_simulations(simulations); });
           },
           "simulations"_a,
-          "Set how many visits of its root make a position done.\n\n"
+          "Set the number of simulations after which a position is done.\n\n"
           "A search that was done continues its trees when the number grows.\n\n"
           "Raises:\n"
           "    ValueError: the number is below 1, or the root is a Gumbel root.")

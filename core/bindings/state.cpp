@@ -201,8 +201,8 @@ void bind_spec(nb::module_& module) {
   module.def("game_spec", &game_spec, "name"_a,
              "Return the sizes of a game.\n\nRaises:\n    ValueError: no game has this name.");
   module.def("random_start", &random_start, "game"_a, "seed"_a,
-             "Return the start position that a seed draws, each with the same probability.\n\n"
-             "Empty: the usual start, which is the only one of all games but Chess960.\n\n"
+             "Return a random start position of a game; each has the same probability.\n\n"
+             "Empty for the usual start. Only Chess960 has others.\n\n"
              "Raises:\n    ValueError: no game has this name.");
 }
 

@@ -16,8 +16,8 @@ from zerofleet.services.dashboard.toolkit import Element, events, ui
 _MOST_ARROWS = 12
 _WIDEST, _WIDEST_CELL = 46, 8  # rem: width of the board, and of a cell of a small one
 _NAMES = 0.6  # width and height of names of rows and columns, in cells (board.js)
-_NARROWEST = 14  # rem: in a low window one scrolls
-_AROUND, _CAPTURED = 19, 3.5  # rem: height of the rest of page Play, and of captured men
+_NARROWEST = 14  # rem: in a lower window the page scrolls
+_REST, _CAPTURED = 19, 3.5  # rem: height of the rest of the page Play, and of captured men
 
 
 def require_known(game: str, own_game: str) -> None:
@@ -93,9 +93,9 @@ class Board(Element, component="board.js"):
             names_left, names_below = bool(shape.row_names), bool(shape.column_names)
             aspect = (shape.columns + _NAMES * names_left) / (shape.rows + _NAMES * names_below)
             most = min(_WIDEST, _WIDEST_CELL * shape.columns)
-            rest = _AROUND + (_CAPTURED if game_board.start.captured else 0)
-            high = f"max({_NARROWEST}rem, (100vh - {rest:g}rem) * {aspect:.3f})"
-            self.style(f"max-width: min(100%, {high}, {most:g}rem)")
+            rest = _REST + (_CAPTURED if game_board.start.captured else 0)
+            fitting = f"max({_NARROWEST}rem, (100vh - {rest:g}rem) * {aspect:.3f})"
+            self.style(f"max-width: min(100%, {fitting}, {most:g}rem)")
         self.show(game_board.start)
         if on_play is not None:
             self.on("play", lambda event: self._chosen(event, on_play))

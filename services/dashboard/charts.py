@@ -41,7 +41,7 @@ TIME_NAME = "time, UTC"
 FEW_POINTS = 10
 _PARTS = 4  # parts of an axis whose ends are given
 _LABELS_APART = 10  # height of a chart in labels: levels closer than one label share it
-_TOP, _LEGEND_LINE = 46, 17  # pixels above the plot, with one line of the legend; a further line
+_TOP, _LEGEND_LINE = 46, 17  # pixels above the plot with a legend of one line; of a further line
 _MARK, _LETTER = 44, 6.6  # pixels of a mark in the legend with its gaps, and of a letter
 _LEGEND_LINES = 4  # a longer legend is scrolled
 _LEGEND_WIDTHS = (240, 280, 320, 380, 460, 540, 760)  # widths of a chart, in pixels
@@ -210,7 +210,7 @@ class Drawing:
                 "name": ", ".join(names),
                 "label": {
                     "formatter": "{b}",
-                    # above the highest one is the name of the axis
+                    # The name of the axis is above the highest level.
                     "position": "insideEndBottom" if level == self.y.most else "insideEndTop",
                     "color": _FAINT,
                     "show": bool(names),
@@ -284,22 +284,22 @@ def frame_options(named: Sequence[str]) -> Options:
 def _legend_media(legend: Options) -> list[Options]:
     """Return options by the chart's width: a legend of a few lines is shown in full.
 
-    A legend of another type replaces the one before, so each has all options.
+    ECharts replaces a legend when its type changes, so each entry has all options of the legend.
     """
     found: list[Options] = []
-    for least, width in itertools.pairwise((*_LEGEND_WIDTHS, math.inf)):
-        lines = _legend_lines(legend["data"], least)
+    for narrowest, width in itertools.pairwise((*_LEGEND_WIDTHS, math.inf)):
+        lines = _legend_lines(legend["data"], narrowest)
         kind = "plain" if lines <= _LEGEND_LINES else "scroll"
         top = _TOP + _LEGEND_LINE * (lines - 1 if kind == "plain" else 0)
         option: Options = {"legend": {**legend, "type": kind}, "grid": {"top": top}}
-        # Without a query an option is for all wider charts; of several the last one applies.
+        # An option without a query applies at any width. Of several that match, the last one wins.
         query = {} if width == math.inf else {"query": {"maxWidth": width}}
         found.insert(0, {**query, "option": option})
     return found
 
 
 def _legend_lines(named: Sequence[str], width: float) -> int:
-    """Return the lines that a legend needs in this many pixels."""
+    """Return the number of lines that a legend needs at a width in pixels."""
     lines, used = 1, 0.0
     for name in named:
         wide = _MARK + _LETTER * len(name)

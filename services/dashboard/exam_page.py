@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from zerofleet.database.metrics import MOST_WRONG_ANSWERS, GroupErrors, WrongAnswer
-from zerofleet.exam import OWN_EXAM, PositionKind, position_kinds
+from zerofleet.exam import OWN_EXAM_HINT, PositionKind, position_kinds
 from zerofleet.fleet.report import POSITION_WORDS, counted, exam_unit
 from zerofleet.games import State, parse_actions
 from zerofleet.games.game_board import GameBoard, board_of
@@ -45,7 +45,7 @@ _COLUMNS = (
 )
 _GROUPS = {"endgames": "Material", "mates": "Length"}
 """Kinds of positions in groups, with the heading of the groups' names."""
-_KEPT = f"The first {MOST_WRONG_ANSWERS} mistakes of each exam are stored."
+_STORED = f"The first {MOST_WRONG_ANSWERS} mistakes of each exam are stored."
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ def add_exam_page(frame: Frame) -> None:
                 ui.label("Exam").classes("zf-title").props('role="heading" aria-level="1"')
                 words = f"Perfect play of {visit.run.game} is not known here, so there is no exam."
                 if visit.run.game.startswith("python:"):
-                    words += f" {OWN_EXAM}"
+                    words += f" {OWN_EXAM_HINT}"
                 ui.label(words).classes("zf-empty")
             return
         kind = visit.parameters.get("kind") or kinds[-1]
@@ -168,7 +168,7 @@ class ExamView:
                 self._table = Table(_COLUMNS, "No mistakes to show.")
                 kept = "shortest mate" if kind == "mates" else "outcome of perfect play"
                 ui.label(
-                    f"{_KEPT}{' One mistake can lose many lines.' if kind == 'lines' else ''} "
+                    f"{_STORED}{' One mistake can lose many lines.' if kind == 'lines' else ''} "
                     f"Every move that keeps the {kept} is correct."
                 ).classes("zf-note")
                 self._groups = None
@@ -212,7 +212,7 @@ class ExamView:
         if self._requested_number > max(1, len(shown.wrong)):
             self._visit.note(
                 f"position={self._requested_number}: the exam of model {shown.version} has "
-                f"{counted(len(shown.wrong), 'mistake')} here. The last one is shown instead."
+                f"{counted(len(shown.wrong), 'stored mistake')}. The last one is shown instead."
             )
 
     def _draw(self) -> None:

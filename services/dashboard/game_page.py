@@ -73,7 +73,7 @@ _SHARED_NOTE = (
 )
 _POINTS_NOTE = "Click a point to open its position."
 _SCHEDULE = (
-    "The search gives moves simulations by a schedule: equal visits do not mean equal values."
+    "A schedule sets how many simulations each move gets: equal visits do not mean equal values."
 )
 _SEARCHES_GONE = "The searches of this game were deleted. Its moves can still be viewed."
 _NONE_SEARCHED = "No action of this game was chosen by a search."

@@ -33,7 +33,7 @@ _VARIATION_PLIES = 8
 _SIDES = ("first", "second", "both")
 _SWITCH = {"off": False, "on": True}
 RING_WORDS = (
-    "The ringed move is the model's choice: it need not have the best value, because the network's "
+    "The ringed move is the model's choice. It may not have the best value, because the network's "
     "prior counts too."
 )
 """Sentence for a page that rings the best action of a search."""

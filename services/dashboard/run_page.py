@@ -53,7 +53,7 @@ _MOST_MARKS = 100
 Scale = Literal["time", "games", "steps", "cpu"]
 
 _AXIS_NAMES = {"games": "self-play games", "steps": "training steps", "cpu": "CPU-seconds"}
-SECONDS = 10.0
+CURVES_SECONDS = 10.0
 _BLOCKS = f"Appears with the first {BLOCK_GAMES} games of self-play."
 _MEASURED = "Appears with the trainer's first measurement."
 _TRAINING, _VALIDATION = "training", "validation"
@@ -460,7 +460,7 @@ def add_run_page(frame: Frame) -> None:
         said_heading("Run")
         view = RunView(visit)
         curves = visit.shared(
-            "curves", reader.read, SECONDS, keep=True, is_loading=RunCurves.is_loading
+            "curves", reader.read, CURVES_SECONDS, keep=True, is_loading=RunCurves.is_loading
         )
         visit.watch(curves, view.show)
 

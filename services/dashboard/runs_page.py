@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from zerofleet.config.differences import differing_keys, run_values, value_words
 from zerofleet.exam import has_exam, position_kinds
-from zerofleet.fleet.report import POSITION_WORDS
+from zerofleet.fleet.report import POSITION_WORDS, exam_unit
 from zerofleet.services.dashboard.charts import (
     BLUE,
     GREEN,
@@ -25,7 +25,7 @@ from zerofleet.services.dashboard.charts import (
 )
 from zerofleet.services.dashboard.frame import Frame, Visit, asked_choice, said_heading, there_are
 from zerofleet.services.dashboard.run_page import (
-    SECONDS,
+    CURVES_SECONDS,
     Scale,
     TimeScale,
     around,
@@ -51,7 +51,7 @@ _SCALES: dict[Scale, str] = {
 }
 _ALONE = (
     "There is no other run of this game here. To compare data folders, start "
-    "`zerofleet page RUN --with OTHER`. Runs of one database appear here by themselves."
+    "`zerofleet page RUN --with OTHER`. Runs of the same database appear here automatically."
 )
 
 
@@ -163,7 +163,8 @@ class RunsDrawings:
                 ", network only",
                 dashed=True,
             )
-        return Drawing(lines, self._axis, ChartAxis(name="errors, % of positions", least=0))
+        y = ChartAxis(name=f"errors, % of {exam_unit([kind])}", least=0)
+        return Drawing(lines, self._axis, y)
 
     def elo(self) -> Drawing:
         """Draw Elo of promoted models, each run relative to its own oldest rated model."""
@@ -181,14 +182,14 @@ class RunsDrawings:
 
     def loss(self, column: str, unit: str) -> Drawing:
         """Draw a loss on validation games; on training games for a run without them."""
+        read: Callable[[Any], float | None] = attrgetter(column)
+
+        def value(row: Any) -> float | None:  # noqa: ANN401
+            found = read(row)
+            return None if found is None else rounded(found)
+
         lines: list[ChartLine] = []
         for run in self.runs:
-            read = attrgetter(column)
-
-            def value(row: Any, read: Callable[[Any], float | None] = read) -> float | None:  # noqa: ANN401
-                found = read(row)
-                return None if found is None else rounded(found)
-
             held_out = run.curves.held_out
             lines += self._lines(
                 run,
@@ -227,7 +228,7 @@ class RunsView:
         """For each chosen run, the functions that end its readings."""
         self._scale = cast("Scale", asked_choice(visit, "axis", _SCALES, "time"))
         self._smooth = True
-        chosen = self._asked()
+        chosen = self._requested_runs()
         with ui.element("div").classes("zf-tools"):
             ui.toggle(dict(_SCALES), value=self._scale, on_change=self._choose_scale).props(
                 'dense no-caps unelevated aria-label="x axis"'
@@ -241,7 +242,7 @@ class RunsView:
         self._words = ui.label().classes("zf-note").props('role="status"')
         self._place = ui.element("div").classes("zf-panels")
         with self._place:
-            self._panels = list(self._drawn_panels(visit.run.game))
+            self._panels = list(self._make_panels(visit.run.game))
             with ui.element("section").classes("zf-panel zf-wide"):
                 ui.label("Keys that differ").classes("zf-title").props(
                     'role="heading" aria-level="2"'
@@ -251,8 +252,8 @@ class RunsView:
             self._begin(label)
         self._show()
 
-    def _asked(self) -> list[str]:
-        """Return the runs of the address; otherwise the first ones."""
+    def _requested_runs(self) -> list[str]:
+        """Return the runs that the address names; without any, the first ones."""
         text = self._visit.parameters.get("runs", "")
         wanted = [each for each in text.split(",") if each]
         unknown = [each for each in wanted if each not in self._choices]
@@ -263,20 +264,23 @@ class RunsView:
             )
         known = [each for each in dict.fromkeys(wanted) if each in self._choices]
         if len(known) > MOST_RUNS:
-            self._visit.note(f"runs has {len(known)} runs. The first {MOST_RUNS} are shown.")
+            self._visit.note(
+                f"The address names {len(known)} runs. The first {MOST_RUNS} are shown."
+            )
         if known:
             return known[:MOST_RUNS]
-        # The runs that a person named in `zerofleet page --with` come first.
+        # The shown run comes first, then the runs of `zerofleet page --with`.
         first = sorted(
-            self._choices, key=lambda label: (label != self._visit.run.name, not self._there(label))
+            self._choices,
+            key=lambda label: (label != self._visit.run.name, not self._is_elsewhere(label)),
         )
-        named = sum(map(self._there, self._choices)) + 1
+        named = sum(map(self._is_elsewhere, self._choices)) + 1
         return first[: min(MOST_RUNS, max(_SHOWN_AT_FIRST, named))]
 
-    def _there(self, label: str) -> bool:
+    def _is_elsewhere(self, label: str) -> bool:
         return self._choices[label].is_elsewhere
 
-    def _drawn_panels(
+    def _make_panels(
         self, game: str
     ) -> Sequence[tuple[ChartPanel, Callable[[RunsDrawings], Drawing]]]:
         """Make the panels, each with the function that draws it."""
@@ -292,7 +296,7 @@ class RunsView:
                 partial(RunsDrawings.exam, kind=kind),
                 f"Exam errors: {POSITION_WORDS[kind]}",
                 "Appears with the first exam of a chosen run.",
-                "Positions where the model plays worse than perfect play. Dashed: network only.",
+                "How often the model plays worse than perfect play. Dashed: network only.",
             )
         panel(
             RunsDrawings.elo,
@@ -309,7 +313,7 @@ class RunsView:
                 partial(RunsDrawings.loss, column=column, unit=unit),
                 f"{title}, validation games",
                 "Appears with the first measurement of a chosen run.",
-                "On each run's own games, so a lower line is not always a better network.",
+                "Measured on each run's own games, so a lower line is not always a better network.",
             )
         return found
 
@@ -319,10 +323,10 @@ class RunsView:
         reader = CurveReader(choice.sources, choice.run.name)
         key = f"{choice.label} elsewhere" if choice.is_elsewhere else choice.run.name
         reading: SharedReading[RunCurves] = self._visit.frame.reading(
-            (key, "curves"), reader.read, SECONDS, keep=True, is_loading=RunCurves.is_loading
+            (key, "curves"), reader.read, CURVES_SECONDS, keep=True, is_loading=RunCurves.is_loading
         )
         usage: SharedReading[Sequence[tuple[float, float]]] = self._visit.frame.reading(
-            (key, "usage"), choice.usage, SECONDS
+            (key, "usage"), choice.usage, CURVES_SECONDS
         )
         ends = self._ends[label] = []
         with self._place:
@@ -360,8 +364,8 @@ class RunsView:
         without = [run.label for run in shown if not run.usage]
         if self._scale == "cpu" and without:
             return (
-                f"CPU-seconds are not known for {', '.join(without)}. `zerofleet up` records them "
-                "for the run of a data folder."
+                f"CPU-seconds are not known for {', '.join(without)}. Only `zerofleet up` records "
+                "them, in the data folder of its run."
             )
         loading = [run.label for run in shown if run.curves.is_loading()]
         return f"Loading the games of {', '.join(loading)}." if loading else ""
@@ -376,11 +380,14 @@ class RunsView:
             for key, values in differing_keys(known).items()
         ]
         unknown = [label for label, run in configs.items() if run is None]
-        words = "The run files of the chosen runs have no different keys."
+        words = "The run files of the chosen runs differ in no key."
         if len(known) < 2:
-            words = "Choose two runs or more."
+            words = "Choose at least two runs."
         if unknown:
-            words += f" Another version of zerofleet stored {', '.join(unknown)}."
+            names = ", ".join(unknown)
+            words += (
+                f" Another version of zerofleet stored the keys of {names}: they are not shown."
+            )
         self._differences.clear()
         with self._differences:
             Table(columns, words).show(rows)
@@ -389,7 +396,7 @@ class RunsView:
         if event.value and label not in self._ends:
             if len(self._ends) == MOST_RUNS:
                 event.sender.set_value(False)
-                ui.notify(f"At most {MOST_RUNS} runs are shown at once.")
+                ui.notify(f"At most {MOST_RUNS} runs are shown at once. Clear another one first.")
                 return
             self._begin(label)
         elif not event.value and label in self._ends:
@@ -408,7 +415,7 @@ class RunsView:
         self._show()
 
     def _changed(self) -> None:
-        """Draw the choice, and put it into the address."""
+        """Draw the chosen runs, and put the choice into the address."""
         self._show()
         axis = None if self._scale == "time" else self._scale
         runs = ",".join(self._chosen) or None

@@ -465,9 +465,10 @@ class Sources:
         return ShownRun(name, rows[0].game, _config_of(rows[0]))
 
     async def compared_runs(self, shown: ShownRun) -> list[ComparedRun]:
-        """Return the runs with the game of a run: this one, others of the database, then others.
+        """Return the runs of the shown run's game, that run first.
 
-        A run of another database is left out while its Postgres does not answer.
+        Other runs of its database follow, then the runs of other databases. A run of another
+        database is left out while its Postgres does not answer.
 
         Raises:
             StoreUnavailableError: Postgres does not answer.

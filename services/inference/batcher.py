@@ -569,7 +569,7 @@ def _finite_rows(
     policy_logits: NDArray[np.float16], value: NDArray[np.float32]
 ) -> NDArray[np.bool_] | None:
     """Return which rows are finite; None when all are, which is the cheap case."""
-    # On the bits: numpy takes ten times longer to call a half finite, and chess has 1,858 a row.
+    # np.isfinite takes ten times longer for FP16 than this test of bits. Chess has 1,858 a row.
     magnitudes = policy_logits.view(np.uint16) & 0x7FFF
     if np.isfinite(value).all() and magnitudes.max(initial=0) < _HALF_INFINITY:
         return None

@@ -46,7 +46,7 @@ _PARSING_THREADS = 2
 _MOST_SEARCHES = 64
 # A tree has 20 bytes for each edge and an eighth of room at most, so these are 0.9 GB at worst.
 _MOST_EDGES = 40_000_000
-_STEP_EDGES = 5_000_000  # most of one step of an analysis
+_STEP_EDGES = 5_000_000  # most edges that one step of an analysis adds
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +138,7 @@ class Admission:
         """A search of this size runs inside; each of its simulations adds at most one node.
 
         Yields:
-            The memory of its tree, which may grow.
+            The edges of its tree; ``resize`` changes them.
 
         Raises:
             OverloadedError: the searches that run leave no room for it.
@@ -170,7 +170,7 @@ class Admission:
         Growing searches leave half of the memory to new searches.
 
         Returns:
-            False, with nothing changed, if all trees would have more than half of the limit.
+            False, with nothing changed, if all trees together would exceed half of the limit.
         """
         total = self._edges - reserved.edges + edges
         if total > self._most_edges // 2:
@@ -189,18 +189,18 @@ class Every:
 
 @dataclass(frozen=True, slots=True)
 class SearchSize:
-    """Simulations of a search, and of each step that it is made in."""
+    """Number of simulations of a search, and of each step of it."""
 
     simulations: int
     step: int = MAX_SIMULATIONS
 
     @property
     def first(self) -> int:
-        """Simulations of its first step, and the most of any."""
+        """Simulations of the first step, which is the largest."""
         return min(self.simulations, self.step)
 
     def steps(self) -> Iterator[int]:
-        """Return the simulations in all at the end of each step."""
+        """Yield the total number of simulations at the end of each step."""
         yield from range(self.step, self.simulations, self.step)
         yield self.simulations
 
@@ -385,8 +385,8 @@ class ModelPlayer:
             model = await self._model(run, version)
             predictor = PinnedPredictor(self._batcher, model)
             due = Due(every)
-            for step in size.steps():
-                search.set_simulations(step)
+            for total in size.steps():
+                search.set_simulations(total)
                 while len(observations := search.select()):
                     # Copied: a search that is given up goes before the batcher is done with its
                     # rows.
@@ -396,15 +396,15 @@ class ModelPlayer:
                         result = search.results()[0]
                         if due.now(result.simulations):
                             yield self._table(result, position.state, model.version, done=False)
-                if step < size.simulations and not self._may_go_on(search, step, size, reserved):
+                if total < size.simulations and not self._can_grow(search, total, size, reserved):
                     break
                 await asyncio.sleep(0)  # a step may need no prediction
             yield self._table(search.results()[0], position.state, model.version, done=True)
 
-    def _may_go_on(
+    def _can_grow(
         self, search: Search, simulations: int, size: SearchSize, reserved: Reserved
     ) -> bool:
-        """Whether a search that has made this many simulations can make another step."""
+        """Return whether a search can make another step after this number of simulations."""
         if search.results()[0].simulations < simulations:
             return False  # its result is proven
         edges = search.statistics.edges + size.first * self._num_actions

@@ -196,7 +196,7 @@ class TrainerStores:
     stop: Event  # set when the process must stop
     turned: Callable[[], None]  # called at each round of the loop, to show that it is not stuck
     data_folder: Path | None = None  # the data folder of `zerofleet up`; counts to the disk limit
-    heartbeats: Heartbeats | None = None  # for asking inference; None: nobody can be asked
+    heartbeats: Heartbeats | None = None  # to read what inference runs on; None: unknown
 
     def ask(self, call: Callable[[], _Answer], store: str = "Postgres") -> _Answer:
         """Repeat a call to a store until the store answers.

@@ -167,7 +167,7 @@ class VariantRequests:
         self._window = window
         self._sample_seed = sample_seed
         self._stores = stores
-        self._fleets: frozenset[VariantPrecision] = frozenset()
+        self._known_precisions: frozenset[VariantPrecision] = frozenset()
         self.figures: Mapping[str, VariantFigures] = {}
         """Figures of the newest model's variants, by precision."""
 
@@ -192,14 +192,14 @@ class VariantRequests:
         """Return the precisions of the next model, in the order of the run file."""
         found: dict[VariantPrecision, None] = {}
         for each in self._settings.variants:
-            found |= dict.fromkeys(sorted(self._of_fleet()) if each == "auto" else [each])
+            found |= dict.fromkeys(sorted(self._fleet_precisions()) if each == "auto" else [each])
         return tuple(found)
 
-    def _of_fleet(self) -> frozenset[VariantPrecision]:
-        """Return what the inference replicas compute faster than fp32.
+    def _fleet_precisions(self) -> frozenset[VariantPrecision]:
+        """Return the precisions that the inference replicas compute faster than fp32.
 
-        Before the first of them answers, it follows from whether this process has a GPU. While
-        Redis does not answer, the last answer counts.
+        Before the first replica sends a heartbeat, they depend on whether this process has a GPU.
+        While no replica or Redis responds, the last known precisions stay.
         """
         heartbeats, providers = self._stores.heartbeats, set[str]()
         try:
@@ -211,9 +211,9 @@ class VariantRequests:
             providers = {each.provider for each in figures if isinstance(each, InferenceFigures)}
         found = [fast for name, fast in FAST_PRECISIONS.items() if name in providers]
         if found:
-            self._fleets = frozenset().union(*found)
+            self._known_precisions = frozenset().union(*found)
         here = "cuda" if torch.cuda.is_available() else "cpu"
-        return self._fleets or FAST_PRECISIONS[here]
+        return self._known_precisions or FAST_PRECISIONS[here]
 
     def report(self, version: int, variants: Sequence[Variant]) -> None:
         """Log the outcome of a model's variants, and keep their figures."""

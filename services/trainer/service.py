@@ -121,7 +121,7 @@ class TrainerThread:
         database: the database.
         models: the store of published models.
         checkpoints: the run's checkpoints.
-        heartbeats: of the run's processes; for the training thread alone.
+        heartbeats: the heartbeats of the run, for the training thread only.
         team: the processes that this one leads.
         health: the health server. Each round of the training loop reports to it, because the event
             loop of this process still runs while training is stuck.

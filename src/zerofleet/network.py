@@ -62,9 +62,11 @@ class Shapes:
     """Planes that describe the game's end, such as ownership in Go."""
     has_final_score: bool = False
     targets: Mapping[str, int] = field(default_factory=dict[str, int])
-    """Targets in addition to policy and value, and how many numbers each has for a position. They
-    are those with a weight above 0 in ``[trainer]``, and ``Network.extra_targets``, as far as the
-    game has them."""
+    """Targets in addition to policy and value, and how many numbers each has for a position.
+
+    They are the targets with a weight above 0 in ``[trainer]`` and ``Network.extra_targets``.
+    Targets that the game lacks are left out.
+    """
 
     @classmethod
     def of(cls, game: BoardShape, targets: Sequence[str] = ()) -> Shapes:

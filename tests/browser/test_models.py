@@ -265,7 +265,7 @@ def test_what_is_shown_in_place_of_what_the_address_names_is_said(
     page = open_page("/").page
     for address, words in (
         ("/exam?model=77", "Model 2 is shown instead. Choose from: 2, 1."),
-        ("/exam?position=900", "position=900: the exam of model 2 has 2 mistakes here."),
+        ("/exam?position=900", "position=900: the exam of model 2 has 2 stored mistakes."),
         ("/openings?model=77", "model=77 is not shown on this page"),
         ("/models?page=2", "Ignored in the address: page. This page has no such parameter."),
     ):

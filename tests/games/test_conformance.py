@@ -285,7 +285,7 @@ def test_what_keeps_a_game_from_being_learnt_is_told(named: Callable[[type], str
     [hidden] = check_game(named(HidesWhoseTurn)).remarks
     assert "observation() does not say whose turn it is" in hidden
     told = check_game(named(CountsForWhoMoved))
-    assert "all 20 random games were won by the first player: look whether apply()" in str(told)
+    assert "all 20 random games were won by the first player: check that apply()" in str(told)
     assert check_game(named(CountsForWhoMoved), games=5).remarks == ()
     assert check_game(named(SeenByWhoMoves)).remarks == ()
     for game in ("python:examples.domineering:Domineering", "go(size=5,komi=24)", "othello"):

@@ -329,5 +329,5 @@ def test_the_loop(tmp_path: Path) -> None:
     row = json.loads(process.stdout)
     assert (row["run"], row["provider"]) == ("small", "cpu")
     assert_sane([row], "alone_predictions_per_second", "alone_steps_per_second")
-    assert_sane([row], "in_turns", "cores_of_inference", "cores_of_trainer")
+    assert_sane([row], "serial_share", "cores_of_inference", "cores_of_trainer")
     assert row["gpu_busy"] is None or 0 <= row["gpu_busy"] <= 1

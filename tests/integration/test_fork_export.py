@@ -240,7 +240,7 @@ def test_wrong_exports_are_refused_in_one_line_and_nothing_is_written(
     assert "lacks the columns result" in refused()
     again()
     rewritten(export, "searches", lambda rows: rows.slice(1))
-    assert "searches that are not 0 to" in refused()
+    assert "searches are not 0 to" in refused()
     again()
     for name in ("action", "priors", "game_uid"):
 

@@ -295,7 +295,7 @@ async def test_stop_before_the_first_table_ends_the_search_with_it() -> None:
         ("go nodes 24", 24, 24, None),
         ("go nodes 100000", 24, 24, "go nodes 100000: the server searches at most 24"),
         ("go nodes 100000", 1_000_000, 100_000, "the search ended at 24 nodes: the result is"),
-        ("go movetime 60000", 24, 24, "the search ended at 24 nodes: the most that the server"),
+        ("go movetime 60000", 24, 24, "the search ended at 24 nodes: the server's limit"),
         ("go movetime 60000", 0, 20_000, "the search ended at 24 nodes: the result is proven, or"),
     ],
 )

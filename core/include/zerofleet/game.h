@@ -134,7 +134,7 @@ concept SetsUpPositions = requires(const G start, std::string_view text) {
 };
 
 // A game that begins at one of many positions, as Chess960 does. `random_start` draws the text of
-// one, empty for the usual start; each is as likely.
+// one, empty for the usual start. All have the same probability.
 template <class G>
 concept DrawsStart = requires(const G start, Random& random) {
   { start.random_start(random) } -> std::same_as<std::string>;

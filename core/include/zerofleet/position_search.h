@@ -84,8 +84,8 @@ class PositionSearch final : public PositionSearchEngine {
     return true;
   }
 
-  // Sets how many visits of its root make a position done. A search that was done continues its
-  // trees when the number grows. Throws std::invalid_argument for a number below 1, or with a
+  // Sets the number of simulations after which a position is done. A search that was done continues
+  // its trees when the number grows. Throws std::invalid_argument for a number below 1, or with a
   // Gumbel root, whose sequential halving is planned for one number.
   void set_simulations(int simulations) override {
     if (simulations < 1) throw std::invalid_argument("simulations must be at least 1");

@@ -62,8 +62,8 @@ class FixedRules {
     }
   }
 
-  // Draws the start position of a game; empty: the usual start, without a random number where the
-  // game has no other.
+  // Draws the start position of a game; empty: the usual start. Takes no random number if the game
+  // has no other start.
   std::string random_start(Random& random) const {
     if constexpr (DrawsStart<G>) return start_.random_start(random);
     return {};

@@ -235,8 +235,8 @@ class SelfPlay final : public SelfPlayEngine {
 
   // Self-play that has found a line repeats it, and no longer sees other positions. Openings drawn
   // at random, of any length up to a limit, prevent that. So does a fork, which follows an earlier
-  // game up to some ply and then plays one drawn action. Games that begin with neither a restart
-  // nor a fork draw their start position where the rules have many.
+  // game up to some ply and then plays one drawn action. A game that begins with neither a
+  // restart nor a fork draws its start position, if the rules have several.
   void draw_opening(Slot& slot) const {
     slot.opening.clear();
     slot.opening_plies = 0;
@@ -399,7 +399,7 @@ class SelfPlay final : public SelfPlayEngine {
   std::vector<std::int64_t> begun_;
   std::vector<GameColumns> finished_;
   std::deque<GameColumns> adopted_;
-  std::vector<EndedGame> recent_;  // to begin forks from
+  std::vector<EndedGame> recent_;  // forks copy their first actions
   std::size_t next_recent_ = 0;
   std::vector<std::vector<Action>> restarts_;  // actions that games begin with
   double restart_share_ = 0.0;

@@ -191,7 +191,7 @@ class SearchTargets {
     return searches;
   }
 
-  // Writes the targets [width] of a game's position `number`, whose game lasts so many plies more.
+  // Writes the targets [width] of a game's position `number`, `plies_to_end` before its end.
   void write(const Searches* searches, std::size_t number, std::size_t plies_to_end,
              std::span<float> targets) const {
     auto target = targets.begin();

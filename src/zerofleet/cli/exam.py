@@ -157,7 +157,7 @@ def exam(
 
 def _check(request: _ExamRequest) -> None:
     """Refuse exams that this game does not have."""
-    from zerofleet.exam import OWN_EXAM, position_kinds
+    from zerofleet.exam import OWN_EXAM_HINT, position_kinds
     from zerofleet.exam.gnu_go import check_gnu_go
     from zerofleet.games.chess import is_chess
     from zerofleet.games.go import is_go
@@ -182,7 +182,7 @@ def _check(request: _ExamRequest) -> None:
             )
     elif not position_kinds(game):
         go = ", but games against GNU Go, with --gnugo 20" if is_go(game) else ""
-        own = f". {OWN_EXAM}" if game.startswith("python:") else ""
+        own = f". {OWN_EXAM_HINT}" if game.startswith("python:") else ""
         raise ConfigError(f"perfect play of {game} is not known: there is no exam{go}{own}")
 
 

@@ -95,13 +95,13 @@ class ExportedGame:
     def submission(self, run: str, game: str, began_at: datetime) -> Submission:
         """Return the record of this game in another run.
 
-        Its uid depends on the run and the game's uid in the export alone, so a repeated copy stores
-        no game twice.
+        Its uid depends only on these arguments and the game's uid in the export, so a repeated copy
+        stores no game twice.
 
         Args:
             run: the new run.
             game: game with its rules.
-            began_at: when the copy began.
+            began_at: when the first copy began.
         """
         digest = hashlib.sha256(f"{run}/{self.uid}".encode()).digest()
         uid = game_uid_of(began_at, int.from_bytes(digest[:16], "big"))
@@ -114,14 +114,14 @@ class GamesExport:
     """A folder of ``zerofleet export --format parquet``.
 
     Raises:
-        ConfigError: it is no such folder, it has other columns, or a file is damaged.
+        ConfigError: the folder is not such an export, it lacks columns, or a file is damaged.
     """
 
     folder: Path
     run: str
     game: str
     rows: list[dict[str, Any]]
-    """Games that are not of matches, oldest first."""
+    """Self-play games and given games, oldest first."""
 
     @classmethod
     def open(cls, folder: Path) -> GamesExport:
@@ -211,18 +211,20 @@ def _about(folder: Path) -> dict[str, Any]:
         raise ConfigError(f"the export {folder} is not complete: export the games again")
     if not path.exists():
         raise ConfigError(
-            f"{folder} has no export.json, which says what its games are of: give a folder of "
-            "`zerofleet export`"
+            f"{folder} has no export.json, which names the run and the game: give a folder that "
+            "`zerofleet export` wrote"
         )
     with _readable(path):
         about: Any = json.loads(path.read_text(encoding="utf-8"))
     values = cast("dict[str, Any]", about) if isinstance(about, dict) else {}
     if not all(isinstance(values.get(name), str) for name in ("run", "game", "format")):
-        raise ConfigError(f"{path} lacks run, game or format: it is not of `zerofleet export`")
+        raise ConfigError(
+            f"{path} lacks run, game or format: give a folder that `zerofleet export` wrote"
+        )
     if values["format"] != "parquet":
         raise ConfigError(
             f"the export {folder} has the format {values['format']}, and a fork needs Parquet: "
-            "zerofleet export --format parquet"
+            "export the games again with --format parquet"
         )
     return values
 
@@ -254,14 +256,14 @@ _Rows = dict[str, NDArray[Any]]
 
 
 def _row_groups(path: Path, first: str) -> Iterator[tuple[Path, _Rows]]:
-    """Yield the row groups of a file with games from a uid on."""
+    """Yield the row groups of a file that may have games from the uid ``first`` on."""
     parquet: Any = importlib.import_module("pyarrow.parquet")
     with _readable(path):
         file = parquet.ParquetFile(path)
         place = file.schema_arrow.names.index("game_uid")
         for group in range(file.num_row_groups):
-            about = file.metadata.row_group(group).column(place).statistics
-            if about is not None and about.has_min_max and about.max < first:
+            uids = file.metadata.row_group(group).column(place).statistics
+            if uids is not None and uids.has_min_max and uids.max < first:
                 continue
             yield path, _rows(file.read_row_group(group, columns=list(_SEARCH_COLUMNS)))
 
@@ -270,7 +272,7 @@ def _rows(table: Any) -> _Rows:  # noqa: ANN401 - pyarrow has no types
     """Return the columns of a table of pyarrow.
 
     Raises:
-        ValueError: a column has another type, a null, or lists of other lengths than the others.
+        ValueError: a column has another type or a null, or its lists differ in length.
     """
     pa: Any = importlib.import_module("pyarrow")
 
@@ -297,7 +299,7 @@ def _rows(table: Any) -> _Rows:  # noqa: ANN401 - pyarrow has no types
             raise ValueError(f"{name} has a null")
         offsets = offsets - offsets[0]
         if not np.array_equal(rows.setdefault("offsets", offsets), offsets):
-            raise ValueError(f"the lists of {name} do not have the lengths of legal_actions")
+            raise ValueError(f"the lists of {name} and legal_actions differ in length")
         rows[name] = values
     return rows
 
@@ -347,9 +349,7 @@ def _game_columns(row: dict[str, Any], rows: _Rows) -> GameColumns:
     """
     plies, length = len(rows["ply"]), int(row["length"])
     if not np.array_equal(rows["ply"], np.arange(length)):
-        raise ValueError(
-            f"it has {length} plies, and {plies} searches that are not 0 to {length - 1} in order"
-        )
+        raise ValueError(f"the plies of its {plies} searches are not 0 to {length - 1} in order")
     arrays: dict[str, Any] = {
         name: np.ascontiguousarray(rows[name], DTYPES[name])
         for name in (*_SEARCH_COLUMNS[2:], "offsets")
@@ -412,7 +412,10 @@ def fork_export(folder: Path, new: NewRun, games: int | None, *, retrain: bool) 
         if not state.is_finished:
             stored = _store(export, new, database, usable, state.began_at)
             if not stored:
-                raise ConfigError(f"Postgres takes no game of the export {folder}")
+                raise ConfigError(
+                    f"Postgres refused every game of the export {folder}: the table refused_games "
+                    "has the reasons"
+                )
             database.finish_origin(
                 name,
                 games=len(stored),
@@ -479,7 +482,7 @@ def _store(
     rows: Sequence[dict[str, Any]],
     began_at: datetime,
 ) -> list[str]:
-    """Store the games; return the uids, as in the export, of the games that Postgres takes."""
+    """Store games; return the uids, as in the export, of the games that Postgres has."""
     run, tries, counter = new.run, Tries(), Counter("copied", len(rows))
     worker = f"fork of {export.run}"[:200]
     stored: list[str] = []

@@ -47,7 +47,7 @@ def fork(
         typer.Argument(
             metavar="RUN",
             help="Name, run file or data folder of the other run; in a fleet, its name in the "
-            "database. Or a folder of `zerofleet export --format parquet`.",
+            "database. Or the folder of a Parquet export.",
         ),
     ],
     to: Annotated[Path, typer.Option("--to", metavar="NEW.toml", help="Run file of the new run.")],
@@ -67,7 +67,7 @@ def fork(
 
     The network, the losses and all settings may differ. The game must be the same. The command
     copies the newest games of the other run with their searches. The other run may be running.
-    Instead of a run, give the folder of a Parquet export. It needs `pip install 'zerofleet[data]'`.
+    RUN may also be the folder of a Parquet export; this needs `pip install 'zerofleet[data]'`.
 
     Then start the new run with `zerofleet up NEW.toml`. It trains on these games first, and
     continues with self-play unless --retrain was given. After an interruption the same command

@@ -20,7 +20,7 @@ from zerofleet.printable import printable
 from zerofleet.rpc.tls import ClientCredentials
 
 _HELP = """Type an action as the board shows it, or
-  hint   the model's search: visits, prior (the network's choice before it), value
+  hint   show the model's search; the prior is the network's policy before it
   undo   take your last action back
   board  show the board again
   new    start a new game
@@ -233,7 +233,7 @@ def hint_table(state: State, search: SearchTable) -> str:
     text = io.StringIO()
     Console(file=text, width=100).print(table)
     if len(ranked) > _MOST_ROWS:
-        text.write(f"and {counted(len(ranked) - _MOST_ROWS, 'action')} with fewer visits\n")
+        text.write(f"and {counted(len(ranked) - _MOST_ROWS, 'action')} more\n")
     value = f"value of the position for you: {search.root_value:+.2f}"
     simulations = counted(search.simulations, "simulation")
     return f"{text.getvalue()}{value} (model {search.version}, {simulations})"

@@ -130,13 +130,13 @@ def final_report(
         folder: the run's data folder.
         workers: self-play workers of this start.
         metrics_port: first port of the metrics of this start; None: no metrics.
-        publish_every_steps: steps between two models; None: the report does not name them.
+        publish_every_steps: steps between two models; None: the report has no advice on them.
     """
     lines = ["", *_cost(figures, usage)]
     if figures.models == 1 and publish_every_steps is not None:
         lines.append(
-            f"Model 1 is from before the first step. Train longer: a model is published every "
-            f"{publish_every_steps:,} steps (trainer.publish_every_steps)."
+            "The only model has not been trained: it was published before the first step. Train "
+            f"for {publish_every_steps:,} steps or more, or lower trainer.publish_every_steps."
         )
     lines += ["", f"page     {page_command(folder)}"]
     if figures.best_version is not None:

@@ -83,7 +83,7 @@ def page(
             _tell_served(folder, running.page_address, dashboard_port)
             return
         address = choose() if is_served else running.page_address or choose()
-        shown_too = [
+        others_shown = [
             _other_run(label, other, stack.enter_context(joined(other, "page")))
             for label, other in other_folders.items()
         ]
@@ -93,7 +93,7 @@ def page(
             echo(f"dashboard: http://{address}")
             _say("Press Ctrl-C to stop the dashboard.")
 
-        programs = programs_of(folder, running, address, shown_too)
+        programs = programs_of(folder, running, address, others_shown)
         logs = [log for each in (folder, *other_folders.values()) for log in each.store_logs]
         if asyncio.run(
             _serve(programs, logs, address, lambda: not running.goes_on(folder), listens)
@@ -138,7 +138,7 @@ def _other_folders(folder: DataFolder, others: Sequence[Path]) -> dict[str, Data
     """Return the data folders of the other runs by their labels on the page.
 
     Raises:
-        ConfigError: there is no such run, it plays another game, or it is named twice.
+        ConfigError: a run does not exist, plays another game, or is named twice.
     """
     from zerofleet.config.renamed import MARKER
 
@@ -154,7 +154,7 @@ def _other_folders(folder: DataFolder, others: Sequence[Path]) -> dict[str, Data
                 f"{run.game.name}: compare runs of the same game"
             )
         if other.root in roots:
-            raise ConfigError(f"--with {path}: {other.root} is named twice")
+            raise ConfigError(f"--with {path}: {other.root} is named twice: name each run once")
         roots.add(other.root)
         label = other.run
         if label == run.name or label in found:
@@ -166,7 +166,7 @@ def _other_folders(folder: DataFolder, others: Sequence[Path]) -> dict[str, Data
 
 
 def _other_run(label: str, folder: DataFolder, running: Running) -> dict[str, str]:
-    """Return a run for the settings of the dashboard.
+    """Return a run as in the dashboard's setting ``dashboard_other_runs``.
 
     Raises:
         ConfigError, StoreUnavailableError: its database is of another version.

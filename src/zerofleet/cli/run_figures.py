@@ -355,7 +355,7 @@ def status_text(
         rows["warning"] = "; ".join(warnings)
     if figures.window_blocker is not None:
         rows["ingest blocked by"] = figures.window_blocker
-    # The Redis of a stopped run is up for this command only.
+    # This command starts the Redis of a stopped run, so its status "up" would mislead.
     if address or running is None or figures.redis.status != "up":
         rows["Redis"] = redis_text(figures.redis)
     rows |= doing_by_name(services)

@@ -171,8 +171,8 @@ class AsyncPlayer:
     ) -> AsyncGenerator[SearchTable]:
         """Yield tables while the search runs; the last one is ``done``.
 
-        An analysis may have more simulations than a search: ``describe().longest_analysis``. It
-        ends before if its result is proven, or if the server has no memory for a larger tree.
+        ``longest_analysis`` of ``describe()`` is the most simulations. An analysis ends earlier if
+        its result is proven, or if the server has no memory for a larger tree.
 
         The search ends when the generator is closed (``contextlib.aclosing``). A broken stream is
         an error and is not retried.

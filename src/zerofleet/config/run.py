@@ -47,7 +47,7 @@ class PrecisionSection(Section):
         default=("auto",), json_schema_extra=BASIC
     )
     """Precisions in which each model is published in addition to fp32: ``int8`` for CPUs, ``fp16``
-    for GPUs. ``auto`` asks the inference service what it runs on; a fleet with both kinds gets
+    for GPUs. ``auto``: the precisions for what the inference replicas run on, both in a fleet with
     both. ``[]``: fp32 alone."""
     max_policy_kl: float = Field(default=0.005, gt=0)
     """Highest policy error of a variant: mean KL divergence from fp32, in nats. A variant above it

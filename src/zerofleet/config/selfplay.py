@@ -108,7 +108,7 @@ class SelfplaySection(Section):
     restart_share: float = Field(default=0.0, ge=0, le=1)
     """Share of games that begin at positions of recent games whose values differed most from the
     result (Tsai et al. 2026, "Regret-Guided Search Control for Efficient Learning in AlphaZero").
-    Games with a start position of their own, as in Chess960, give no such positions. We have not
+    Games with a start position of their own, as in Chess960, are not used for it. We have not
     measured its effect."""
     gumbel_scale: float = Field(default=1.0, ge=0)
     """Scale of the noise at a Gumbel root."""

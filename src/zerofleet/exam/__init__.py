@@ -27,7 +27,7 @@ random symmetry. So one model gives one result.
 
 from zerofleet.exam.chess_endings import ENDINGS, play_endings
 from zerofleet.exam.examine import (
-    OWN_EXAM,
+    OWN_EXAM_HINT,
     ExamResult,
     PositionKind,
     examine,
@@ -38,7 +38,7 @@ from zerofleet.exam.solver_games import SOLVER_CHOICES, PerfectPlay, play_first,
 
 __all__ = [
     "ENDINGS",
-    "OWN_EXAM",
+    "OWN_EXAM_HINT",
     "SOLVER_CHOICES",
     "ExamResult",
     "PerfectPlay",

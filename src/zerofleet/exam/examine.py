@@ -45,7 +45,7 @@ _KINDS: dict[str, tuple[PositionKind, ...]] = {
     "tic_tac_toe": ("lines",),
 }
 
-OWN_EXAM = (
+OWN_EXAM_HINT = (
     "Your class can define perfect_outcomes: see the tutorial Your own game, section Add an exam."
 )
 """Sentence for a game in Python without an exam."""

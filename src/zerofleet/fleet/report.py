@@ -437,10 +437,10 @@ def elo_interval(figures: RunFigures) -> tuple[float, float] | None:
 
 
 def exam_unit(kinds: Iterable[str]) -> str:
-    """Return what these kinds of an exam count, as one word in the plural.
+    """Return the unit in which an exam counts: ``lines`` or ``positions``.
 
     Args:
-        kinds: all kinds of a game's exam.
+        kinds: kinds of positions in the exam.
     """
     return "lines" if set(kinds) == {"lines"} else "positions"
 

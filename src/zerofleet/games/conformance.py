@@ -371,8 +371,8 @@ def _check_images(sizes: GameSpec, line: list[int]) -> None:
                 line[: ply + 1],
                 f"symmetry {symmetry} of the actions does not lead to its image: "
                 "symmetric_action(action, symmetry) must return the number that the action has on "
-                "the turned board; where actions are points, return cls.symmetric_point(action, "
-                "symmetry)",
+                "the transformed board; where actions are points, return "
+                "cls.symmetric_point(action, symmetry)",
             )
         _require(
             _ending(sizes, state, symmetry) == _ending(sizes, image),
@@ -493,7 +493,7 @@ def _remarks(
         [result] = results
         ended = {1: "won by the first player", -1: "won by the second", 0: "drawn"}[result]
         found.append(
-            f"all {len(lines)} random games were {ended}: look whether apply() sets result for "
+            f"all {len(lines)} random games were {ended}: check that apply() sets result for "
             "the first player: +1 if the first player won, no matter who moved last"
         )
     return tuple(found)

@@ -79,7 +79,7 @@ def _extra_targets(kind: type[Network]) -> tuple[str, ...]:
     """Return the targets that a class names.
 
     Raises:
-        ConfigError: they are no tuple, or no target has such a name.
+        ConfigError: they are not a tuple, or a name is unknown.
     """
     label, known = f"{kind.__name__}.extra_targets", ", ".join(DRAWN_TARGETS)
     names = cast("object", kind.extra_targets)

@@ -251,7 +251,7 @@ class DataFolder:
 
     @property
     def usage_file(self) -> Path:
-        """The cost of the run, see ``UsageMeter``."""
+        """File with the duration and the CPU time of the run, see ``UsageMeter``."""
         return self.root / "usage.json"
 
     @property
@@ -544,7 +544,7 @@ class UsageMeter:
         return self.usage
 
     def _add_to_curve(self, now: float) -> None:
-        """Add the current point, which replaces the last one while that is close."""
+        """Append the current point, or replace the last one if the one before it is close."""
         curve, usage = self._curve, self.usage
         apart = usage.cpu_seconds / _MOST_CURVE_POINTS
         if len(curve) > 1 and curve[-1][1] - curve[-2][1] < apart:

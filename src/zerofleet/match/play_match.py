@@ -379,7 +379,7 @@ async def together(*parts: Coroutine[Any, Any, _T]) -> list[_T]:
 
 
 def draw_starts(game: str, count: int, seed: int) -> list[str]:
-    """Draw a start position for each opening of a match, different ones as long as there are any.
+    """Draw a start position for each opening of a match; they repeat only if the game has fewer.
 
     Args:
         count: number of openings.

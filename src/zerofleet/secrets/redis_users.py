@@ -32,7 +32,7 @@ RULES: Mapping[str, str] = MappingProxyType(
         "worker": f"{_BEAT.format(service='selfplay')} %R~{_TRAINERS_BEAT} +mget {_PROBE}"
         f" {_READ_BEST}",
         "inference": f"{_BEAT.format(service='inference')} {_READ_BEST}",
-        # It asks what the inference replicas run on.
+        # The trainer reads what the inference replicas run on.
         "trainer": f"{_BEAT.format(service='trainer')} %R~{_INFERENCE_BEATS} +scan +mget +pttl"
         f" {_PROBE}",
         # Scripts move the pointer; they can do no more than this user.

@@ -358,21 +358,21 @@ class _RunningSearch:
             self._engine.complain(error)
 
     def _explain_end(self) -> None:
-        """Tell why a search that nobody has stopped goes no further."""
+        """Report why a search ended early, if nobody stopped it."""
         table, asked = self._latest, self._engine.simulations(self._limits)
         if table is None or self._style.mate_in(table.ranked[0]) is not None:
             return
         if table.simulations < asked:
             reason = "the result is proven, or the server has no memory for a larger tree"
         elif self._limits.nodes is None and self._is_open:
-            reason = "the most that the server searches"
+            reason = "the server's limit"
         else:
             return
         self._engine.say(f"info string the search ended at {table.simulations} nodes: {reason}\n")
 
     @property
     def _is_open(self) -> bool:
-        """Whether the search has no end of its own but a time or ``stop``."""
+        """Whether only the clock or ``stop`` ends the search."""
         return self._limits.is_infinite or self._limits.is_ponder or self._deadline is not None
 
     def _reaches_depth(self, table: SearchTable) -> bool:

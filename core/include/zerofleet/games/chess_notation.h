@@ -341,9 +341,9 @@ inline std::string fen_text(const ChessSetup& setup) {
 inline constexpr int kChess960Starts = 960;
 inline constexpr int kChess960Usual = 518;  // RNBQKBNR
 
-// The start position of this number, 0 to 959, by Scharnagl's numbering: a bishop on a light and
-// one on a dark square, then the queen, then two knights take free files; the king stands between
-// the rooks on the last three.
+// The start position of this number, 0 to 959, by Scharnagl's numbering. It places a bishop on a
+// light and one on a dark square, then the queen, then two knights on free files. The king stands
+// between the rooks on the last three.
 inline std::string chess960_start(int number) {
   constexpr std::array<std::array<int, 2>, 10> kKnights = {
       {{0, 1}, {0, 2}, {0, 3}, {0, 4}, {1, 2}, {1, 3}, {1, 4}, {2, 3}, {2, 4}, {3, 4}}};

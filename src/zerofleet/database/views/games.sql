@@ -1,4 +1,4 @@
--- As in zerofleet.games.notation.
+-- The same names as in zerofleet.games.notation.
 CREATE VIEW player_names AS
 SELECT
     r.name AS run,
@@ -73,8 +73,8 @@ WHERE
 GROUP BY run, first_model, opening;
 COMMENT ON VIEW openings IS
     'The first three moves of self-play games by model; first_player_score counts draws half, and '
-    'player_names has the first player''s colour. Games that begin elsewhere, or with random or repeated moves, are left out, unless an earlier version stored them '
-    'and their searches were deleted.';
+    'player_names has the first player''s colour. Games that begin elsewhere, or with random or repeated '
+    'moves, are left out, unless an earlier version stored them and their searches were deleted.';
 
 CREATE VIEW value_calibration AS
 SELECT
@@ -144,8 +144,9 @@ JOIN games AS g USING (game_uid)
 JOIN player_names AS n ON n.run = g.run;
 COMMENT ON VIEW game_moves IS
     'Games move by move, values for the player to move: filter by game_uid, order by ply. player_name '
-    'is the colour, such as White in chess. Compare values of one player and one model only: in a match each player has its own values. Games whose '
-    'searches were deleted are not included; games.moves has their moves.';
+    'is the colour, such as White in chess. Compare values of one player and one model only: in a match '
+    'each player has its own values. Games whose searches were deleted are not included; games.moves has '
+    'their moves.';
 
 CREATE VIEW largest_mistakes AS
 SELECT r.name AS run, worst.*
