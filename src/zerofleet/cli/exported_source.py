@@ -120,27 +120,31 @@ class GamesExport:
     folder: Path
     run: str
     game: str
-    rows: list[dict[str, Any]]
-    """Self-play games and given games, oldest first."""
+    table: Any
+    """Games that are not of matches, oldest first, as a table of pyarrow."""
 
     @classmethod
     def open(cls, folder: Path) -> GamesExport:
         """Read which games a folder has, but not their searches."""
         about = _about(folder)
         require_pyarrow()
+        pa: Any = importlib.import_module("pyarrow")
         parquet: Any = importlib.import_module("pyarrow.parquet")
-        rows: list[dict[str, Any]] = []
+        compute: Any = importlib.import_module("pyarrow.compute")
+        tables: list[Any] = []
         for path in _files(folder, "games"):
             with _readable(path):
                 file = parquet.ParquetFile(path)
                 _require_columns(folder / "games", file.schema_arrow.names, _GAME_COLUMNS)
-                rows += file.read(columns=list(_GAME_COLUMNS)).to_pylist()
+                tables.append(file.read(columns=list(_GAME_COLUMNS)))
         for path in _files(folder, "searches"):
             with _readable(path):
                 names = parquet.ParquetFile(path).schema_arrow.names
                 _require_columns(folder / "searches", names, _SEARCH_COLUMNS)
-        rows = [row for row in rows if row["kind"] != "match"]
-        return cls(folder, about["run"], about["game"], sorted(rows, key=lambda r: r["game_uid"]))
+        with _readable(folder / "games"):
+            table = pa.concat_tables(tables)
+            table = table.filter(compute.not_equal(table["kind"], "match")).sort_by("game_uid")
+        return cls(folder, about["run"], about["game"], table)
 
     @cached_property
     def full_search_share(self) -> float:
@@ -161,15 +165,12 @@ class GamesExport:
             most_games: most games.
             most_positions: most training positions, approximately; None: no limit.
         """
-        chosen: list[dict[str, Any]] = []
-        plies = 0
         most = math.inf if most_positions is None else most_positions / self.full_search_share
-        for row in reversed(self.rows[-most_games:]):
-            if plies >= most:
-                break
-            chosen.append(row)
-            plies += row["length"]
-        return chosen[::-1]
+        newest_first = self.table["length"].to_numpy()[::-1][:most_games].astype(np.int64)
+        plies_before = np.cumsum(newest_first) - newest_first
+        count = int((plies_before < most).sum())
+        rows: list[dict[str, Any]] = self.table.slice(len(self.table) - count).to_pylist()
+        return rows
 
     def games(self, rows: Sequence[dict[str, Any]]) -> Iterator[ExportedGame]:
         """Yield the chosen games that have searches, a row group in memory at a time.
