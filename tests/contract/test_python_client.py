@@ -124,8 +124,8 @@ async def test_errors_say_what_is_wrong(elsewhere: Any) -> None:
                 player.play(game="go")
             with pytest.raises(ModelNotFoundError, match="no version 7"):
                 player.predict(version=7)
-            with pytest.raises(InvalidRequestError, match="num_simulations is 1000000"):
-                next(player.analyze(simulations=1_000_000))
+            with pytest.raises(InvalidRequestError, match="num_simulations is 1000001"):
+                next(player.analyze(simulations=1_000_001))
 
     await elsewhere(work)
 

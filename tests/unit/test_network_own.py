@@ -1,5 +1,6 @@
 """A network of one's own: its keys, its losses, and what is said about each mistake."""
 
+import os
 import re
 import subprocess
 import sys
@@ -439,6 +440,7 @@ def lines(tmp_path: Path, text: str) -> Iterator[str]:
         capture_output=True,
         text=True,
         cwd=Path(__file__).parent,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
         check=False,
     )
     yield str(checked.returncode)

@@ -445,7 +445,7 @@ def _check_search(sizes: GameSpec, seed: int) -> None:
         if len(finished) > 1:
             break
     for game in [*finished, *engine.unfinished()]:
-        state, line = State(sizes.name), game.action.tolist()
+        state, line = State(sizes.name, [], game.start), game.action.tolist()
         for ply, action in enumerate(line):
             start, end = game.offsets[ply : ply + 2]
             searched = game.legal_actions[start:end].tolist()
