@@ -36,6 +36,7 @@ VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
 STAMP = VENV / "zerofleet-setup.json"
 LOCKED = ROOT / "deploy" / "requirements"
+PROGRESS_SECONDS = 30.0
 PYPROJECT = ROOT / "pyproject.toml"
 TORCH_CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 NVIDIA_DRIVER = Path("/proc/driver/nvidia/version")
@@ -271,7 +272,7 @@ class SetUp:
         """Start to compile the core into a wheel in the folder."""
         step(f"Install the build tools ({BUILD_COST.fetched} MB to fetch)")
         self._install_locked("checkout-build")
-        step("Compile the C++ core in the background (1 to 5 minutes)")
+        step("Compile the C++ core in the background (1 to 5 minutes; more on a busy machine)")
         options = ["--no-build-isolation", "--no-deps", "--wheel-dir", folder]
         with (folder / "log").open("wb") as log:
             return subprocess.Popen(
@@ -323,7 +324,13 @@ class SetUp:
     def _finish_core(self, compiler: subprocess.Popen[bytes], folder: Path) -> None:
         if compiler.poll() is None:
             step("Wait for the compiler")
-        if compiler.wait() != 0:
+        began, status = time.monotonic(), None
+        while status is None:
+            try:
+                status = compiler.wait(PROGRESS_SECONDS)
+            except subprocess.TimeoutExpired:
+                print(f"    still compiling after {time.monotonic() - began:.0f} s", flush=True)
+        if status != 0:
             log = (folder / "log").read_text(errors="replace")
             print(log, file=sys.stderr)
             hint = hint_for(log) or "The compiler's messages are above."

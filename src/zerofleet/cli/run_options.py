@@ -131,7 +131,9 @@ def _chosen_folder(data: Path | None, run_file: Path | None) -> DataFolder:
             "`zerofleet up RUN.toml`"
         )
     folder = max(folders, key=_last_use)
-    others = f", used last of {len(folders)}" if len(folders) > 1 else ""
+    others = (
+        f", the most recent of {len(folders)} runs; choose with --data" if len(folders) > 1 else ""
+    )
     echo(f"data folder: {folder}{others}", err=True)
     return DataFolder.open(folder)
 

@@ -174,9 +174,8 @@ class RecentPlay:
             return None
         return (
             f"{share:.1%} of the last {self.games:,} games differ, less than {least:.0%}: raise "
-            "random_opening_plies and random_opening_share, fork_share, and temperature, "
-            "root_policy_temperature or dirichlet_fraction (at a Gumbel root gumbel_scale) "
-            "of [selfplay]"
+            "selfplay.random_opening_plies, then selfplay.fork_share and selfplay.temperature. "
+            "Games of few plies repeat each other at any setting"
         )
 
 
