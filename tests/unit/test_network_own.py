@@ -1,5 +1,6 @@
 """A network of one's own: its keys, its losses, and what is said about each mistake."""
 
+import os
 import re
 import subprocess
 import sys
@@ -164,6 +165,14 @@ class TwoForms(Small):
 class LossRaises(Small):
     def losses(self, outputs: Outputs, targets: Targets) -> dict[str, Tensor]:
         return {"mine": targets.named["opponent_policy"].mean()}
+
+
+class TakesAll(Small):
+    extra_targets = ("opponent_policy",)
+
+    def losses(self, outputs: Outputs, targets: Targets) -> dict[str, Tensor]:
+        error = outputs.policy_logits - targets.named["opponent_policy"]
+        return data_losses(outputs, targets) | {"reply": error.square().mean()}
 
 
 class LossOfAFloat(Small):
@@ -439,6 +448,7 @@ def lines(tmp_path: Path, text: str) -> Iterator[str]:
         capture_output=True,
         text=True,
         cwd=Path(__file__).parent,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
         check=False,
     )
     yield str(checked.returncode)
@@ -462,6 +472,12 @@ def test_check_network_has_the_targets_of_the_class() -> None:
     said: list[str] = []
     check_network(searching_run(), said.append)
     assert said[-2].startswith("training: ")
+
+
+def test_check_network_has_positions_without_a_target(tmp_path: Path) -> None:
+    status, *said = lines(tmp_path, f'network = "python:{Path(__file__).stem}:TakesAll"')
+    assert status == "1"
+    assert "'reply' is nan before any training; positions without opponent_policy" in said[-1]
 
 
 @pytest.mark.parametrize("name", ["Perceptron", "Counting", "Searching", "Grouped"])
