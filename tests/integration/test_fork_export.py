@@ -260,3 +260,11 @@ def test_wrong_exports_are_refused_in_one_line_and_nothing_is_written(
     assert f"{path} cannot be read" in refused()
     path.write_bytes(content[:4] + bytes(len(content) // 2) + content[4 + len(content) // 2 :])
     assert f"{path} cannot be read" in refused()
+    place = len(content) // 2
+    path.write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
+    assert f"{path} cannot be read" in refused()
+    again()
+    for table in ("games", "searches"):
+        for part in list((export / table).iterdir()):
+            shutil.copy(part, part.with_name(f"copy of {part.name}"))
+    assert "twice, and" in refused()

@@ -167,6 +167,14 @@ class LossRaises(Small):
         return {"mine": targets.named["opponent_policy"].mean()}
 
 
+class TakesAll(Small):
+    extra_targets = ("opponent_policy",)
+
+    def losses(self, outputs: Outputs, targets: Targets) -> dict[str, Tensor]:
+        error = outputs.policy_logits - targets.named["opponent_policy"]
+        return data_losses(outputs, targets) | {"reply": error.square().mean()}
+
+
 class LossOfAFloat(Small):
     def losses(self, outputs: Outputs, targets: Targets) -> Any:
         return {"mine": 0.5}
@@ -464,6 +472,12 @@ def test_check_network_has_the_targets_of_the_class() -> None:
     said: list[str] = []
     check_network(searching_run(), said.append)
     assert said[-2].startswith("training: ")
+
+
+def test_check_network_has_positions_without_a_target(tmp_path: Path) -> None:
+    status, *said = lines(tmp_path, f'network = "python:{Path(__file__).stem}:TakesAll"')
+    assert status == "1"
+    assert "'reply' is nan before any training; positions without opponent_policy" in said[-1]
 
 
 @pytest.mark.parametrize("name", ["Perceptron", "Counting", "Searching", "Grouped"])

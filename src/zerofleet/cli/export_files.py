@@ -417,6 +417,7 @@ class _ParquetTable:
                 compression="zstd",
                 compression_level=1,
                 use_dictionary=[name for name in texts if name != "moves"],
+                write_page_checksum=True,
             )
         self._writer.write_table(table, row_group_size=len(table))
 

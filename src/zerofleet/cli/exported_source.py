@@ -129,31 +129,36 @@ class GamesExport:
         about = _about(folder)
         require_pyarrow()
         pa: Any = importlib.import_module("pyarrow")
-        parquet: Any = importlib.import_module("pyarrow.parquet")
         compute: Any = importlib.import_module("pyarrow.compute")
         tables: list[Any] = []
         for path in _files(folder, "games"):
             with _readable(path):
-                file = parquet.ParquetFile(path)
+                file = _opened(path)
                 _require_columns(folder / "games", file.schema_arrow.names, _GAME_COLUMNS)
                 tables.append(file.read(columns=list(_GAME_COLUMNS)))
         for path in _files(folder, "searches"):
             with _readable(path):
-                names = parquet.ParquetFile(path).schema_arrow.names
+                names = _opened(path).schema_arrow.names
                 _require_columns(folder / "searches", names, _SEARCH_COLUMNS)
         with _readable(folder / "games"):
             table = pa.concat_tables(tables)
             table = table.filter(compute.not_equal(table["kind"], "match")).sort_by("game_uid")
+            uids = table["game_uid"].to_numpy(zero_copy_only=False)
+        again = np.flatnonzero(uids[1:] == uids[:-1])
+        if len(again):
+            raise ConfigError(
+                f"{folder / 'games'} has the game {uids[again[0]]} twice, and {len(again):,} games "
+                "in all more than once: keep one copy of each file"
+            )
         return cls(folder, about["run"], about["game"], table)
 
     @cached_property
     def full_search_share(self) -> float:
         """Share of the searches that are training positions."""
-        parquet: Any = importlib.import_module("pyarrow.parquet")
         full, plies = 0, 0
         for path in _files(self.folder, "searches"):
             with _readable(path):
-                for batch in parquet.ParquetFile(path).iter_batches(columns=["full_search"]):
+                for batch in _opened(path).iter_batches(columns=["full_search"]):
                     full += batch.column(0).true_count
                     plies += len(batch)
         return full / plies if plies else 1.0
@@ -204,6 +209,12 @@ def _readable(path: Path, what: str = "") -> Generator[None]:
     except (OSError, ValueError, KeyError, TypeError, NotImplementedError) as error:
         reason = str(error).splitlines()[0] if str(error) else repr(error)
         raise ConfigError(f"{path} cannot be read: {what}{reason}") from error
+
+
+def _opened(path: Path) -> Any:  # noqa: ANN401 - pyarrow has no types
+    """Return a file of pyarrow, which compares its pages with their checksums where it has any."""
+    parquet: Any = importlib.import_module("pyarrow.parquet")
+    return parquet.ParquetFile(path, page_checksum_verification=True)
 
 
 def _about(folder: Path) -> dict[str, Any]:
@@ -258,9 +269,8 @@ _Rows = dict[str, NDArray[Any]]
 
 def _row_groups(path: Path, first: str) -> Iterator[tuple[Path, _Rows]]:
     """Yield the row groups of a file that may have games from the uid ``first`` on."""
-    parquet: Any = importlib.import_module("pyarrow.parquet")
     with _readable(path):
-        file = parquet.ParquetFile(path)
+        file = _opened(path)
         place = file.schema_arrow.names.index("game_uid")
         for group in range(file.num_row_groups):
             uids = file.metadata.row_group(group).column(place).statistics

@@ -170,7 +170,9 @@ def _folder(source: str, new: NewRun) -> Path | None:
     if not (folder / MARKER).exists():
         here = sorted(marker.parent.name for marker in DEFAULT_ROOT.glob(f"*/{MARKER}"))
         runs = f"; runs in {DEFAULT_ROOT}/: {', '.join(here)}" if here else ""
-        raise ConfigError(f"there is no run and no data folder '{source}'{runs}")
+        raise ConfigError(
+            f"'{source}' is no run, no data folder and no Parquet export: give one of them{runs}"
+        )
     return folder
 
 

@@ -83,10 +83,24 @@ def page(
             _tell_served(folder, running.page_address, dashboard_port)
             return
         address = choose() if is_served else running.page_address or choose()
-        others_shown = [
-            _other_run(label, other, stack.enter_context(joined(other, "page")))
-            for label, other in other_folders.items()
-        ]
+        others_shown: list[dict[str, str]] = []
+        followed: dict[str, tuple[DataFolder, Running, contextlib.ExitStack]] = {}
+        for label, other in other_folders.items():
+            guest = stack.enter_context(contextlib.ExitStack())
+            stores = guest.enter_context(joined(other, "page"))
+            others_shown.append(_other_run(label, other, stores))
+            followed[label] = other, stores, guest
+
+        def ended() -> bool:
+            for label, (other, stores, guest) in list(followed.items()):
+                if not stores.goes_on(other):
+                    guest.close()  # the next command on its data folder need not wait for this one
+                    del followed[label]
+                    _say(
+                        f"the run '{other.run}' in {other.root} has ended: start this command "
+                        "again to see its curves"
+                    )
+            return not running.goes_on(folder)
 
         def listens() -> None:
             keep_page_port(folder, address, dashboard_port)
@@ -95,9 +109,7 @@ def page(
 
         programs = programs_of(folder, running, address, others_shown)
         logs = [log for each in (folder, *other_folders.values()) for log in each.store_logs]
-        if asyncio.run(
-            _serve(programs, logs, address, lambda: not running.goes_on(folder), listens)
-        ):
+        if asyncio.run(_serve(programs, logs, address, ended, listens)):
             _say(
                 "The run has ended, and so has its dashboard. "
                 f"To open it again: {page_command(folder)}"

@@ -32,6 +32,7 @@ from zerofleet.comparison.whole_games import (
 from zerofleet.config import RunConfig
 from zerofleet.errors import ConfigError, ZerofleetError
 from zerofleet.exam import examine, position_kinds
+from zerofleet.learning.build import missing_targets_hint
 from zerofleet.learning.learner import LostWeightsError
 from zerofleet.models.session import ModelSession
 from zerofleet.prediction import Predictor
@@ -377,6 +378,7 @@ def _losses(learner: _Learner) -> dict[str, float]:
         raise ConfigError(
             f"{learner.name}, seed {loop.run.seed}: the loss is not finite at step "
             f"{loop.learner.step}: lower trainer.learning_rate (now {loop.learner.learning_rate:g})"
+            f"{missing_targets_hint(loop.learner.network)}"
         ) from error
     if measured is None:
         return {}

@@ -21,6 +21,7 @@ from zerofleet.learning.optimizer import check_factor, rate_factor
 from zerofleet.learning.residual import BoardNetwork
 from zerofleet.network import (
     DRAWN_TARGETS,
+    TARGETS,
     BoardShape,
     Network,
     Outputs,
@@ -277,3 +278,11 @@ def checked_losses(network: Network, outputs: Outputs, targets: Targets) -> dict
                 "as a mean over positions"
             )
     return losses
+
+
+def missing_targets_hint(network: Network) -> str:
+    """Return a hint, to append to a message, if a class may compute with missing targets."""
+    sparse = [each for each in network.shapes.drawn_targets if each in TARGETS]
+    if not sparse or isinstance(network, BoardNetwork):
+        return ""
+    return f"; positions without {', '.join(sparse)} have NaN: leave them out of the mean"

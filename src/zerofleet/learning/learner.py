@@ -13,7 +13,13 @@ from torch import Tensor, nn
 from zerofleet.config import RunConfig
 from zerofleet.errors import ConfigError
 from zerofleet.fleet.figures import Measurement
-from zerofleet.learning.build import checked_groups, checked_losses, make_network, widest
+from zerofleet.learning.build import (
+    checked_groups,
+    checked_losses,
+    make_network,
+    missing_targets_hint,
+    widest,
+)
 from zerofleet.learning.loss import LossScale, l2_penalty
 from zerofleet.learning.measurement import TracedBatch, TrainBatch, measurement
 from zerofleet.learning.optimizer import AdamW, Momentum, Muon, WeightAverage
@@ -232,7 +238,7 @@ class Learner:
             raise LostWeightsError(
                 f"the loss is not finite at step {self.step}: lower trainer.learning_rate "
                 f"(now {self.learning_rate:g}) and start again, which continues from the last "
-                "checkpoint"
+                f"checkpoint{missing_targets_hint(self.network)}"
             )
         return measured
 

@@ -22,7 +22,7 @@ from zerofleet import games
 from zerofleet.config import NetworkSection, Overrides, RunConfig, load_run
 from zerofleet.config.fit import TRAINED_BYTES
 from zerofleet.errors import ConfigError, IncompatibleModelError, ZerofleetError
-from zerofleet.learning.build import check_outputs, make_network
+from zerofleet.learning.build import check_outputs, make_network, missing_targets_hint
 from zerofleet.learning.export import (
     export_onnx,
     golden_answers,
@@ -90,7 +90,10 @@ def _batch(spec: GameSpec, network: Network) -> TrainBatch:
 
 
 def _column(name: str, width: int, generator: np.random.Generator) -> NDArray[np.float32]:
-    """Return a target ``[positions, width]``: zeros, or random numbers of its range."""
+    """Return a target ``[positions, width]``: zeros, or random numbers of its range.
+
+    As in a run, some positions lack a target that games may lack: they have NaN.
+    """
     size = (_POSITIONS, width)
     if name == "root_value":
         return generator.uniform(-1, 1, size).astype(np.float32)
@@ -98,7 +101,9 @@ def _column(name: str, width: int, generator: np.random.Generator) -> NDArray[np
         return generator.exponential(0.3, size).astype(np.float32)
     if name == "plies_to_end":
         return generator.integers(1, 60, size).astype(np.float32)
-    return np.zeros(size, np.float32)
+    column = np.zeros(size, np.float32)
+    column[1::4] = np.nan
+    return column
 
 
 def _check_gradients(learner: Learner, batch: TrainBatch, say: Callable[[str], object]) -> None:
@@ -106,7 +111,10 @@ def _check_gradients(learner: Learner, batch: TrainBatch, say: Callable[[str], o
     name, losses = type(network).__name__, learner.losses_of(batch)
     for loss, found in losses.items():
         if not bool(found.isfinite()):
-            raise ConfigError(f"{name}.losses: '{loss}' is {found.item()} before any training")
+            raise ConfigError(
+                f"{name}.losses: '{loss}' is {found.item()} before any training"
+                f"{missing_targets_hint(network)}"
+            )
     unknown = [each for each in network.loss_weights if each not in losses]
     if unknown:
         raise ConfigError(
