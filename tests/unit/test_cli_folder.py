@@ -278,7 +278,10 @@ def test_the_folder_used_last_is_meant(
 
         os.utime(folder.root / "lock", (number % 2, number % 2))
     assert chosen_folder(None).root.name == "new"
-    assert "zerofleet-data/new, the most recent of 3 runs; choose with --data" in capsys.readouterr().err
+    assert (
+        "zerofleet-data/new, the most recent of 3 runs; choose with --data"
+        in capsys.readouterr().err
+    )
     assert chosen_folder(Path("zerofleet-data/old")).root.name == "old"
     with pytest.raises(ConfigError, match="zerofleet-data/tictactoe is not a data folder"):
         chosen_folder(None, RUN_FILE)
