@@ -161,7 +161,9 @@ def test_a_run_that_narrows_says_what_to_do() -> None:
     assert wide.narrows(42, was_narrow=False) is None
     told = replace(wide, distinct_game_share=0.5).narrows(42, was_narrow=False)
     assert told is not None
-    assert told.startswith("50.0% of the last 1,000 games differ, less than 75%: raise random_op")
+    assert told.startswith(
+        "50.0% of the last 1,000 games differ, less than 75%: raise selfplay.random_op"
+    )
     told = wide.narrows(42, was_narrow=True)
     assert told is not None
     assert "80.0% of the last 1,000 games differ, less than 85%" in told
