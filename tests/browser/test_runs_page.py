@@ -72,10 +72,11 @@ def test_two_runs_of_one_database_are_drawn_in_one_chart(
     expect(page.get_by_role("checkbox")).to_have_count(2)  # the other run plays another game
     row = page.get_by_role("row").filter(has_text="network.blocks")
     expect(row).to_contain_text("3")
-    for axis in ("Steps", "Games", "Time"):
-        page.get_by_role("button", name=axis, exact=True).click()
-        expect(panel(page, "Policy loss").locator("svg").first).to_be_visible()
+    page.get_by_role("button", name="Games", exact=True).click()
+    empty = panel(page, "Policy loss").get_by_text("Appears with the first measurement")
+    expect(empty).to_be_visible()  # no game is stored
     page.get_by_role("button", name="Steps", exact=True).click()
+    expect(panel(page, "Policy loss").locator("svg").first).to_be_visible()
     expect(panel(page, "Policy loss").get_by_text("training steps")).to_be_visible()
     expect(page).to_have_url(re.compile(r"/runs\?runs=shown%2Cwide&axis=steps$"))
     page.get_by_role("button", name="CPU-seconds").click()
