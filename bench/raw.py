@@ -34,21 +34,20 @@ class Raw:
             seconds: of the clock, for each size.
             clock: of CPU time, or where that is not what is short, of time on the wall.
         """
-
-        def rate(size: int) -> float:
-            self._batch = self._observations[:size]
-            return self.rate(seconds, clock)
-
-        self._batch = self._observations[: max(RAW_BATCHES, key=rate)]
+        batches = [self._observations[:size] for size in RAW_BATCHES]
+        self._batch = max(batches, key=lambda batch: self._rate(batch, seconds, clock))
 
     def rate(self, seconds: float, clock: Callable[[], float]) -> float:
         """Return positions per second of the clock, in batches of the chosen size."""
-        self._session.run(self._batch)
+        return self._rate(self._batch, seconds, clock)
+
+    def _rate(self, batch: NDArray[np.uint8], seconds: float, clock: Callable[[], float]) -> float:
+        self._session.run(batch)
         start, runs = clock(), 0
         while runs == 0 or clock() - start < seconds:
-            self._session.run(self._batch)
+            self._session.run(batch)
             runs += 1
-        return runs * len(self._batch) / (clock() - start)
+        return runs * len(batch) / (clock() - start)
 
     async def block(self, seconds: float) -> Counts:
         """Run for a while."""

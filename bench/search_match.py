@@ -27,7 +27,7 @@ from bench.report import Row, parser, positive, show, told
 from bench.workloads import Workload
 from zerofleet.config import run_from_values
 from zerofleet.errors import ConfigError
-from zerofleet.match.play_match import draw_openings, draw_starts
+from zerofleet.match.play_match import random_openings
 from zerofleet.models.runtime import CPU
 from zerofleet.models.session import ModelSession, open_session
 from zerofleet.prediction import PRECISIONS
@@ -75,8 +75,7 @@ def play(workload: Workload, options: argparse.Namespace) -> list[Row]:
         _search(workload.game, base, [*options.both, *options.second]),
     ]
     pairs = math.ceil(options.games / 2)
-    starts = draw_starts(workload.game, pairs, options.seed)
-    openings = draw_openings(workload.game, options.opening_plies, pairs, options.seed, starts)
+    openings, starts = random_openings(workload.game, options.opening_plies, pairs, options.seed)
     model = model_bytes(workload, options.precision, options.model)
     session = open_session(model, workload.spec, CPU)
     match = Match(

@@ -348,14 +348,23 @@ def go9() -> Drawing:
     return drawing
 
 
+def with_headings(
+    rows: Rows, heading: str, name: Callable[[dict[str, str]], str]
+) -> list[tuple[str, dict[str, str] | None]]:
+    """Return names and rows, with a name without a row before the first row of each heading."""
+    entries: list[tuple[str, dict[str, str] | None]] = []
+    begun = set[str]()
+    for row in rows:
+        if row[heading] not in begun:
+            begun.add(row[heading])
+            entries.append((row[heading], None))
+        entries.append((name(row), row))
+    return entries
+
+
 def settings() -> Drawing:
     """Draw the score of each changed setting against the recommended one."""
-    rows = rows_of("settings")
-    entries: list[tuple[str, dict[str, str] | None]] = []
-    for row in rows:
-        if not entries or row["game"] not in {name for name, each in entries if each is None}:
-            entries.append((row["game"], None))
-        entries.append((row["change"], row))
+    entries = with_headings(rows_of("settings"), "game", lambda row: row["change"])
     plot = RowPlot(
         Drawing(
             "What one changed setting is worth",
@@ -399,6 +408,43 @@ def throughput() -> Drawing:
         x, y = plot.at(float(row["share"]), number)
         rate = f"{int(row['over_grpc']):,} per s"
         plot.drawing.text(x - 10, y + 4, rate, "surface", anchor="end")
+    return plot.drawing
+
+
+def search_latency() -> Drawing:
+    """Draw how long a search takes, for one client and for eight at once."""
+    rows = rows_of("search-latency")
+    alone, at_once = _only(rows, clients="1"), _only(rows, clients="8")
+    entries = with_headings(
+        alone, "network", lambda row: f"{int(row['simulations']):,} simulations"
+    )
+    eight = {(row["network"], row["simulations"]): row for row in at_once}
+    plot = RowPlot(
+        Drawing(
+            "How long a search takes",
+            "Dot: median. Line: to the 95th percentile. Blue: one client. Orange: eight at once",
+        ),
+        Axis(
+            "milliseconds from the request over gRPC to the answer",
+            10,
+            10_000,
+            (10, 100, 1_000, 10_000),
+            log=True,
+        ),
+        [name for name, _ in entries],
+        left=180,
+    )
+    for number, (_, row) in enumerate(entries):
+        plot.name(number, "faint" if row else "text")
+        if row:
+            for each, colour, shift in (
+                (row, "blue", -4),
+                (eight[row["network"], row["simulations"]], "orange", 4),
+            ):
+                x, y = plot.at(float(each["p50_ms"]), number)
+                end = plot.at(float(each["p95_ms"]), number)[0]
+                plot.drawing.line([(x, y + shift), (end, y + shift)], colour)
+                plot.drawing.dot(x, y + shift, colour)
     return plot.drawing
 
 
@@ -524,48 +570,6 @@ def healthy_and_narrow() -> Drawing:
 
 def _only(rows: Rows, **wanted: str) -> Rows:
     return [row for row in rows if all(row[key] == value for key, value in wanted.items())]
-
-
-def search_latency() -> Drawing:
-    """Draw how long a search takes, for one client and for eight at once."""
-    entries: list[tuple[str, dict[str, str] | None]] = []
-    for row in rows_of("search-latency"):
-        if row["network"] not in {name for name, each in entries if each is None}:
-            entries.append((row["network"], None))
-        if row["clients"] == "1":
-            entries.append((f"{int(row['simulations']):,} simulations", row))
-    at_once = {
-        (row["network"], row["simulations"]): row
-        for row in rows_of("search-latency")
-        if row["clients"] == "8"
-    }
-    plot = RowPlot(
-        Drawing(
-            "How long a search takes",
-            "Dot: median. Line: to the 95th percentile. Blue: one client. Orange: eight at once",
-        ),
-        Axis(
-            "milliseconds from the request over gRPC to the answer",
-            10,
-            10_000,
-            (10, 100, 1_000, 10_000),
-            log=True,
-        ),
-        [name for name, _ in entries],
-        left=180,
-    )
-    for number, (_, row) in enumerate(entries):
-        plot.name(number, "faint" if row else "text")
-        if row:
-            for each, colour, shift in (
-                (row, "blue", -4),
-                (at_once[row["network"], row["simulations"]], "orange", 4),
-            ):
-                x, y = plot.at(float(each["p50_ms"]), number)
-                end = plot.at(float(each["p95_ms"]), number)[0]
-                plot.drawing.line([(x, y + shift), (end, y + shift)], colour)
-                plot.drawing.dot(x, y + shift, colour)
-    return plot.drawing
 
 
 PLOTS: dict[str, Callable[[], Drawing]] = {

@@ -39,6 +39,7 @@ _TIMES = {
 TIME_NAME = "time, UTC"
 # up to this many points are also dots: a line of one point, or between two gaps, is invisible
 FEW_POINTS = 10
+_SMOOTHING = 0.9  # weight of the earlier values in a smoothed line
 _PARTS = 4  # parts of an axis whose ends are given
 _LABELS_APART = 10  # height of a chart in labels: levels closer than one label share it
 _TOP, _LEGEND_LINE = 46, 17  # pixels above the plot with a legend of one line; of a further line
@@ -395,3 +396,43 @@ class ChartPanel:
         x = cast("list[object]", value)[0] if isinstance(value, list) and value else None
         if self._on_point is not None and isinstance(x, int | float):
             self._on_point(float(x))
+
+
+def around(values: Sequence[float], name: str, step: float) -> ChartAxis:
+    """Return an axis in four parts that holds all values; labels are multiples of the step."""
+    if not values:
+        return ChartAxis(name=name)
+    part = step * max(1, math.floor((max(values) - min(values)) / (4 * step)))
+    while (least := math.floor(min(values) / part) * part) + 4 * part < max(values):
+        part += step
+    return ChartAxis(name=name, least=least, most=least + 4 * part)
+
+
+def loss_axis(lines: Sequence[ChartLine], unit: str) -> ChartAxis:
+    """Return a logarithmic axis that holds all values above 0."""
+    values = [y for line in lines for _, y in line.points if y > 0]
+    least, most = (
+        (rounded(0.95 * min(values), 2), rounded(1.05 * max(values), 2)) if values else (1, 2)
+    )
+    return ChartAxis("log", unit, least=least, most=most)
+
+
+def smoothed(points: Sequence[Point]) -> list[Point]:
+    """Return the exponential mean of the values up to each point, without a bias to the first."""
+    total = weight = 0.0
+    found: list[Point] = []
+    for x, y in points:
+        total = _SMOOTHING * total + y
+        weight = _SMOOTHING * weight + 1
+        found.append((x, rounded(total / weight)))
+    return found
+
+
+def rounded(value: float, digits: int = 4) -> float:
+    """Round to few digits: more cannot be seen, and take time to send."""
+    return float(f"{value:.{digits}g}")
+
+
+def percent(share: float | None) -> float | None:
+    """Return a share in percent."""
+    return None if share is None else rounded(100 * share)

@@ -35,6 +35,11 @@ from zerofleet.services.dashboard.charts import (
     ChartPanel,
     Drawing,
     Point,
+    around,
+    loss_axis,
+    percent,
+    rounded,
+    smoothed,
 )
 from zerofleet.services.dashboard.frame import (
     Frame,
@@ -47,7 +52,6 @@ from zerofleet.services.dashboard.run_queries import BLOCK_GAMES, CurveReader, G
 from zerofleet.services.dashboard.sources import ShownRun
 from zerofleet.services.dashboard.toolkit import events, ui
 
-_SMOOTHING = 0.9  # weight of the earlier values
 _MOST_MARKS = 100
 
 Scale = Literal["time", "games", "steps", "cpu"]
@@ -221,11 +225,7 @@ class RunDrawings:
             *self._measured(_TRAINING, self.curves.trained, part, BLUE),
             *self._measured(_VALIDATION, self.curves.held_out, part, ORANGE),
         ]
-        values = [y for line in lines for _, y in line.points if y > 0]
-        least, most = (
-            (rounded(0.95 * min(values), 2), rounded(1.05 * max(values), 2)) if values else (1, 2)
-        )
-        y = ChartAxis("log", unit, least=least, most=most)
+        y = loss_axis(lines, unit)
         return Drawing(lines, self.times.axis, y, moments=self._promotions())
 
     def further_losses(self) -> Drawing:
@@ -409,43 +409,12 @@ class RunDrawings:
             yield ChartLine(name, points, colour)
 
 
-def around(values: Sequence[float], name: str, step: float) -> ChartAxis:
-    """Return an axis in four parts that holds all values; labels are multiples of the step."""
-    if not values:
-        return ChartAxis(name=name)
-    part = step * max(1, math.floor((max(values) - min(values)) / (4 * step)))
-    while (least := math.floor(min(values) / part) * part) + 4 * part < max(values):
-        part += step
-    return ChartAxis(name=name, least=least, most=least + 4 * part)
-
-
 def _time_ends(known: Sequence[float]) -> tuple[float, float] | tuple[None, None]:
     """Return the first and last moment, the last rounded up, so that the axes rarely move."""
     if not known or min(known) == max(known):
         return None, None
     step = 2.0 ** math.ceil(math.log2((max(known) - min(known)) / 64))
     return min(known), math.ceil(max(known) / step) * step
-
-
-def smoothed(points: Sequence[Point]) -> list[Point]:
-    """Return the exponential mean of the values up to each point, without a bias to the first."""
-    total = weight = 0.0
-    found: list[Point] = []
-    for x, y in points:
-        total = _SMOOTHING * total + y
-        weight = _SMOOTHING * weight + 1
-        found.append((x, rounded(total / weight)))
-    return found
-
-
-def rounded(value: float, digits: int = 4) -> float:
-    """Round to few digits: more cannot be seen, and take time to send."""
-    return float(f"{value:.{digits}g}")
-
-
-def percent(share: float | None) -> float | None:
-    """Return a share in percent."""
-    return None if share is None else rounded(100 * share)
 
 
 _STAGE_AXIS = ChartAxis("category", "stage: quarter of the game", categories=("1", "2", "3", "4"))

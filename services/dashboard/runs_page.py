@@ -22,17 +22,14 @@ from zerofleet.services.dashboard.charts import (
     ChartLine,
     ChartPanel,
     Drawing,
-)
-from zerofleet.services.dashboard.frame import Frame, Visit, asked_choice, said_heading, there_are
-from zerofleet.services.dashboard.run_page import (
-    CURVES_SECONDS,
-    Scale,
-    TimeScale,
     around,
+    loss_axis,
     percent,
     rounded,
     smoothed,
 )
+from zerofleet.services.dashboard.frame import Frame, Visit, asked_choice, said_heading, there_are
+from zerofleet.services.dashboard.run_page import CURVES_SECONDS, Scale, TimeScale
 from zerofleet.services.dashboard.run_queries import CurveReader, RunCurves
 from zerofleet.services.dashboard.sources import ComparedRun, SharedReading
 from zerofleet.services.dashboard.toolkit import Table, TableColumn, events, ui
@@ -199,11 +196,7 @@ class RunsDrawings:
                 dashed=not held_out,
                 smooth=self.smooth,
             )
-        values = [y for line in lines for _, y in line.points if y > 0]
-        least, most = (
-            (rounded(0.95 * min(values), 2), rounded(1.05 * max(values), 2)) if values else (1, 2)
-        )
-        return Drawing(lines, self._axis, ChartAxis("log", unit, least=least, most=most))
+        return Drawing(lines, self._axis, loss_axis(lines, unit))
 
     @property
     def _axis(self) -> ChartAxis:

@@ -16,7 +16,7 @@ import structlog
 from zerofleet.best_pointer import BestPointer
 from zerofleet.database import MatchGame, MatchRow, Promotion, PromotionChain, match_seed
 from zerofleet.errors import StaleEpochError, StoreUnavailableError
-from zerofleet.match.play_match import PairQueue, Place, draw_openings, draw_starts, play_match
+from zerofleet.match.play_match import PairQueue, Place, play_match, random_openings
 from zerofleet.search_configs import match_search
 from zerofleet.services.evaluator.context import EvaluatorContext, Players
 from zerofleet.verdict import GateRule, Grounds, Standing, judge
@@ -156,11 +156,8 @@ class Referee:
         )
 
     def _openings(self, count: int, seed: int) -> tuple[list[list[int]], list[str]]:
-        """Return the actions and the start position of each opening; see ``draw_starts``."""
         run = self._context.run
-        starts = draw_starts(run.game.name, count, seed)
-        plies = run.evaluator.opening_plies
-        return draw_openings(run.game.name, plies, count, seed, starts), starts
+        return random_openings(run.game.name, run.evaluator.opening_plies, count, seed)
 
 
 class Promoter:

@@ -30,9 +30,8 @@ from zerofleet.match.play_match import (
     MatchPlayer,
     PairQueue,
     Place,
-    draw_openings,
-    draw_starts,
     play_match,
+    random_openings,
     together,
 )
 from zerofleet.search_configs import match_search
@@ -169,9 +168,7 @@ def openings_of(
     """
     if book:
         return [[] for _ in book], list(book)
-    starts = draw_starts(run.game.name, count, seed)
-    plies = run.evaluator.opening_plies
-    return draw_openings(run.game.name, plies, count, seed, starts), starts
+    return random_openings(run.game.name, run.evaluator.opening_plies, count, seed)
 
 
 @dataclass(frozen=True, slots=True)

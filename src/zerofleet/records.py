@@ -13,7 +13,7 @@ from uuid import UUID
 
 import numpy as np
 from numpy.typing import NDArray
-from zerofleet_core import GameColumns, game_columns
+from zerofleet_core import GameColumns, ReplayBuffer, game_columns
 
 from zerofleet.errors import RecordRejectedError
 
@@ -171,6 +171,28 @@ def game_uid_of(began_at: datetime, random_bits: int) -> UUID:
         raise ValueError(f"{began_at} has no UUIDv7: its milliseconds since 1970 need 48 bits")
     first, last = random_bits >> 62 & 0xFFF, random_bits & (1 << 62) - 1
     return UUID(int=milliseconds << 80 | 0x7 << 76 | first << 64 | 0b10 << 62 | last)
+
+
+def add_to_buffer(buffer: ReplayBuffer, game: GameColumns) -> int:
+    """Add a finished game to a buffer of its game; return its number of positions.
+
+    Raises:
+        ValueError: it does not replay under the rules.
+    """
+    assert game.result is not None
+    return buffer.add(
+        game.action,
+        game.result,
+        game.full_search,
+        game.offsets,
+        game.legal_actions,
+        game.policy_weights,
+        root_value=game.root_value,
+        priors=game.priors,
+        resigned=game.reason == "resign",
+        start=game.start,
+        adjudicated=game.reason == "adjudicated",
+    )
 
 
 def is_held_out(game_uid: UUID, share: float) -> bool:

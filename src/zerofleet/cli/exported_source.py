@@ -27,7 +27,7 @@ from zerofleet.database.exported_games import LIST_COLUMNS, PLY_COLUMNS
 from zerofleet.database.exported_tables import require_pyarrow
 from zerofleet.database.origins import SourceWindow
 from zerofleet.errors import ConfigError
-from zerofleet.records import DTYPES, GameRecord, game_uid_of
+from zerofleet.records import DTYPES, GameRecord, add_to_buffer, game_uid_of
 
 if TYPE_CHECKING:
     from zerofleet.config import RunConfig
@@ -70,27 +70,6 @@ class ExportedGame:
     columns: GameColumns
     started_at: datetime
     finished_at: datetime
-
-    def add_to(self, buffer: ReplayBuffer) -> int:
-        """Add the game to a buffer of its game; return its number of positions.
-
-        Raises:
-            ValueError: it does not replay under the rules.
-        """
-        columns = self.columns
-        assert columns.result is not None
-        return buffer.add(
-            columns.action,
-            columns.result,
-            columns.full_search,
-            columns.offsets,
-            columns.legal_actions,
-            columns.policy_weights,
-            root_value=columns.root_value,
-            resigned=columns.reason == "resign",
-            start=columns.start,
-            adjudicated=columns.reason == "adjudicated",
-        )
 
     def submission(self, run: str, game: str, began_at: datetime) -> Submission:
         """Return the record of this game in another run.
@@ -451,7 +430,7 @@ def _checked(export: GamesExport, run: RunConfig, rows: Sequence[dict[str, Any]]
         buffer = ReplayBuffer(run.game.name, plies + 1, len(batch) + 1)
         for game in batch:
             try:
-                positions[game.uid] = game.add_to(buffer)
+                positions[game.uid] = add_to_buffer(buffer, game.columns)
             except ValueError as error:
                 bad.append(f"game {game.uid}: {error}")
         counter.show(len(positions) + len(bad))

@@ -40,7 +40,7 @@ from zerofleet.models.quantize import quantize_int8
 from zerofleet.models.session import ModelSession
 from zerofleet.models.variant import Bounds, measure
 from zerofleet.prediction import FP32, Prediction
-from zerofleet.records import is_held_out
+from zerofleet.records import add_to_buffer, is_held_out
 from zerofleet.search_configs import selfplay_search
 
 WantedPrecision = Literal["run", "fp32", "int8"]
@@ -270,12 +270,12 @@ class LearningLoop:
         settings = self.run.trainer
         uid = hashlib.blake2b(f"{self.run.seed}/{game.game_id}".encode(), digest_size=16)
         if is_held_out(UUID(bytes=uid.digest()), settings.held_out_share):
-            _add(self._held_out, game)
+            add_to_buffer(self._held_out, game)
             return
         self._note_regrets(game)
         coming = int(np.count_nonzero(game.full_search))
         self._window.set_max_positions(window_limit(settings, self.bucket.received + coming))
-        self.bucket.pay(_add(self._window, game))
+        self.bucket.pay(add_to_buffer(self._window, game))
         self.bucket.limit(self._window.positions, settings.batch_size)
 
     def _note_regrets(self, game: GameColumns) -> None:
@@ -348,22 +348,6 @@ class PlayFigures:
             "prior_entropy": mean(self._prior_entropy, self._searches),
             "target_entropy": mean(self._target_entropy, self._searches),
         }
-
-
-def _add(buffer: ReplayBuffer, game: GameColumns) -> int:
-    """Add a game; return its number of positions."""
-    return buffer.add(
-        game.action,
-        game.result or 0,
-        game.full_search,
-        game.offsets,
-        game.legal_actions,
-        game.policy_weights,
-        root_value=game.root_value,
-        priors=game.priors,
-        resigned=game.reason == "resign",
-        start=game.start,
-    )
 
 
 def _entropy(weights: NDArray[np.generic], offsets: NDArray[np.int32]) -> NDArray[np.float64]:

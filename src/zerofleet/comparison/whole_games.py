@@ -26,9 +26,8 @@ from zerofleet.match.anchors import anchor_player
 from zerofleet.match.play_match import (
     PairQueue,
     SearchPlayer,
-    draw_openings,
-    draw_starts,
     play_match,
+    random_openings,
 )
 from zerofleet.prediction import Predictor
 from zerofleet.search_configs import match_search
@@ -97,8 +96,8 @@ async def play_anchors(
     """
     game, simulations = run.game.name, run.exam.num_simulations
     player = SearchPlayer(predictor, match_search(run.search, simulations))
-    starts = draw_starts(game, games // 2, run.seed)
-    openings = draw_openings(game, run.evaluator.opening_plies, games // 2, run.seed, starts)
+    plies = run.evaluator.opening_plies
+    openings, starts = random_openings(game, plies, games // 2, run.seed)
     places = [(opening, colour) for opening in range(len(openings)) for colour in (0, 1)]
     thinking = asyncio.Semaphore(os.cpu_count() or 1)
     found: Results = []
@@ -139,8 +138,7 @@ async def play_pairs(
         games: an even number.
     """
     game, plies = run.game.name, run.evaluator.opening_plies
-    starts = draw_starts(game, games // 2, run.seed)
-    openings = draw_openings(game, plies, games // 2, run.seed, starts)
+    openings, starts = random_openings(game, plies, games // 2, run.seed)
     search = match_search(run.search, run.exam.num_simulations)
     first, second = (SearchPlayer(predictor, search) for predictor in players)
     scores = [[0.0, 0.0] for _ in openings]

@@ -378,6 +378,18 @@ async def together(*parts: Coroutine[Any, Any, _T]) -> list[_T]:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
+def random_openings(
+    game: str, plies: int, count: int, seed: int
+) -> tuple[list[list[int]], list[str]]:
+    """Draw the actions and the start position of each opening of a match.
+
+    Returns:
+        ``draw_openings`` from ``draw_starts``, and these starts.
+    """
+    starts = draw_starts(game, count, seed)
+    return draw_openings(game, plies, count, seed, starts), starts
+
+
 def draw_starts(game: str, count: int, seed: int) -> list[str]:
     """Draw a start position for each opening of a match; they repeat only if the game has fewer.
 
