@@ -217,10 +217,11 @@ def test_positions_are_what_the_trainer_samples(
     folder = tmp_path / "planes"
     exported(run_file, "--planes", "--folder", folder, "--database-url", database_url)
     table = pq.read_table(folder / "positions").to_pylist()
-    buffer = empty_buffer(run, 10_000, run.trainer.drawn_targets)
+    scalars = ["root_value", "search_surprise", "plies_to_end"]
+    buffer = empty_buffer(run, 10_000, [*run.trainer.drawn_targets, *scalars])
     uids: list[str] = []
     with Database(database_url) as database:
-        for game in database.read_games("c4", 0, 1000, ("root_value",)).games:
+        for game in database.read_games("c4", 0, 1000, ("root_value", "priors")).games:
             added = buffer.add(
                 game.action,
                 game.result,
@@ -229,6 +230,7 @@ def test_positions_are_what_the_trainer_samples(
                 game.legal_actions,
                 game.policy_weights,
                 root_value=game.root_value,
+                priors=game.priors,
                 resigned=game.resigned,
                 start=game.start,
             )
@@ -248,14 +250,15 @@ def test_positions_are_what_the_trainer_samples(
         assert read["observation"] == observations[row].tobytes()
         assert np.float32(read["policy_target"]).tobytes() == policy[row].tobytes()
         assert np.float32(read["value_target"]) == value[row]
-        np.testing.assert_array_equal(np.float32(read["opponent_policy"]), auxiliary[row])
+        numbers = [*read["opponent_policy"], *(read[name] for name in scalars)]
+        np.testing.assert_array_equal(np.float32(numbers), auxiliary[row])
     assert len(seen) > 0.9 * len(table)
     held_out = {str(record.game_uid): is_held_out(record.game_uid, 0.3) for record in records}
     assert {row["game_uid"]: row["held_out"] for row in table}.items() <= held_out.items()
     spec = games.spec(GAME)
     about = json.loads((folder / "export.json").read_text())
     assert about["observation_shape"] == list(spec.observation_shape)
-    assert about["auxiliary"] == {"opponent_policy": spec.num_actions}
+    assert about["auxiliary"] == {"opponent_policy": spec.num_actions} | dict.fromkeys(scalars, 1)
 
 
 @pytest.mark.parametrize("file_format", ["parquet", "npz", "csv"])

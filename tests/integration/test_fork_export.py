@@ -242,13 +242,15 @@ def test_wrong_exports_are_refused_in_one_line_and_nothing_is_written(
     rewritten(export, "searches", lambda rows: rows.slice(1))
     assert "searches are not 0 to" in refused()
     again()
-    for name in ("action", "priors", "game_uid"):
+    of_searches = [("searches", name) for name in ("action", "priors", "game_uid")]
+    of_games = [("games", name) for name in ("result", "length", "kind", "plays_on", "game_uid")]
+    for table, name in (*of_searches, *of_games):
 
-        def texts(rows: pa.Table, name: str = name) -> pa.Table:
+        def nulls(rows: pa.Table, name: str = name) -> pa.Table:
             place = rows.schema.names.index(name)
             return rows.set_column(place, name, pa.array([None] * len(rows), rows[name].type))
 
-        rewritten(export, "searches", texts)
+        rewritten(export, table, nulls)
         assert f"{name} has a null" in refused()
         again()
     shutil.rmtree(export / "searches")

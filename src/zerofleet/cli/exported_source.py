@@ -46,6 +46,7 @@ _GAME_COLUMNS = (
     "finished_at",
     "ingested_at",
 )
+_NULLABLE = ("start", "resign_threshold")
 # The models of another run are not models of this one.
 _SEARCH_COLUMNS = (
     "game_uid",
@@ -121,6 +122,9 @@ class GamesExport:
                 _require_columns(folder / "searches", names, _SEARCH_COLUMNS)
         with _readable(folder / "games"):
             table = pa.concat_tables(tables)
+            for name in _GAME_COLUMNS:
+                if table[name].null_count and name not in _NULLABLE:
+                    raise ValueError(f"{name} has a null")
             table = table.filter(compute.not_equal(table["kind"], "match")).sort_by("game_uid")
             uids = table["game_uid"].to_numpy(zero_copy_only=False)
         again = np.flatnonzero(uids[1:] == uids[:-1])

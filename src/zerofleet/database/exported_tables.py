@@ -23,6 +23,7 @@ from zerofleet.records import is_held_out
 
 _HEX = np.frombuffer(b"".join(b"%02x" % byte for byte in range(256)), "S2")
 _DASHES = (8, 13, 18, 23)  # places in the text of a UUID
+_SCALARS = ("final_score", "root_value", "search_surprise", "plies_to_end")  # one number each
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -67,16 +68,15 @@ class TrainingPositions:
     def __init__(self, run: RunConfig, spec: GameSpec) -> None:
         self._run = run
         self.num_actions = spec.num_actions
-        drawn = run.trainer.drawn_targets
-        planes = spec.num_final_planes * spec.board_points
+        weighted = run.trainer.drawn_targets
+        widths = {
+            "opponent_policy": spec.num_actions,
+            "final_planes": spec.num_final_planes * spec.board_points,
+            "final_score": int(spec.has_final_score),
+        }
         self.auxiliary = {
-            name: width
-            for name, width in (
-                ("opponent_policy", spec.num_actions),
-                ("final_planes", planes),
-                ("final_score", int(spec.has_final_score)),
-            )
-            if name in drawn and width
+            **{name: width for name, width in widths.items() if name in weighted and width},
+            **dict.fromkeys(_SCALARS[1:], 1),
         }
         """Widths of the auxiliary targets by name, in their order."""
 
@@ -88,8 +88,9 @@ class TrainingPositions:
         Returns:
             The table: ``game_uid``, ``ply`` (int16), ``held_out`` (bool), ``observation`` (uint8
             [positions, observation_bytes]), ``policy_target`` (float32 [positions, num_actions]),
-            ``value_target`` (float32), and a float32 column for each auxiliary target; None if
-            there is no position. Then the games that do not replay under the rules, and why.
+            ``value_target`` (float32), and a float32 column for each auxiliary target: those that
+            have a weight in the run, then those that only own networks use; None if there is no
+            position. Then the games that do not replay under the rules, and why.
         """
         settings = self._run.trainer
         buffer = ReplayBuffer(
@@ -97,7 +98,7 @@ class TrainingPositions:
             len(page.columns["ply"]) + 1,
             len(page.uids) + 1,
             value_lambda=settings.value_lambda,
-            auxiliary=settings.drawn_targets,
+            auxiliary=list(self.auxiliary),
         )
         starts = np.cumsum(page.searches) - page.searches
         added: list[int] = []
@@ -129,7 +130,7 @@ class TrainingPositions:
         ends = np.cumsum(list(self.auxiliary.values()))
         parts = np.split(auxiliary, ends[:-1], axis=1) if len(ends) else []
         return {
-            name: part[:, 0] if name == "final_score" else part
+            name: part[:, 0] if name in _SCALARS else part
             for name, part in zip(self.auxiliary, parts, strict=True)
         }
 
@@ -151,6 +152,7 @@ def _add(buffer: ReplayBuffer, page: ExportPage, game: int, first: int) -> int:
         page.columns["legal_actions"][entries],
         page.columns["policy_weights"][entries],
         root_value=page.columns["root_value"][plies],
+        priors=page.columns["priors"][entries],
         resigned=page.games["reason"][game] == "resign",
         adjudicated=page.games["reason"][game] == "adjudicated",
         start=page.games["start"][game],
