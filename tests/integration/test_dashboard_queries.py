@@ -222,8 +222,8 @@ def test_the_strip_shows_the_status_of_each_service() -> None:
 
 def test_a_process_that_does_not_respond_is_red_and_is_not_counted() -> None:
     worker = Heartbeat("a", 1, "", SelfplayFigures(games_per_hour=10.0))
-    dead = replace(worker, worker="b", age_seconds=4.0)
-    words = "Not responding (last heartbeat 4 s ago)"
+    dead = replace(worker, worker="b", age_seconds=6.0)
+    words = "Not responding (last heartbeat 6 s ago)"
     one, both = sum_up([worker, dead]), sum_up([dead])
     assert one.games_per_hour == 10.0
     assert one.lamps[1].words == f"1 of 2: Running, 1 of 2: {words}"

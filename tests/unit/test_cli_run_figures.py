@@ -20,7 +20,7 @@ from zerofleet.cli.run_figures import (
     status_text,
     status_values,
 )
-from zerofleet.config import run_from_values
+from zerofleet.config import TrainerSection, run_from_values
 from zerofleet.database import Kept, RecentPlay
 from zerofleet.fleet.disk import DiskUse, FolderSizes
 from zerofleet.fleet.figures import (
@@ -102,7 +102,7 @@ SERVICES = [
 def test_a_line_says_everything() -> None:
     line = one_line(FULL, SERVICES, 65.0)
     for words in (
-        "1 min 5 s | games 12345 (36000/h) | positions/s 5432",
+        "1 min 5 s | games 12,345 (36,000/h) | positions/s 5,432",
         "training loss policy 1.250 value 0.500 stones 0.25",
         "validation loss policy 1.500 value 0.625",
         "best 4 (promoted 1 min 15 s ago)",
@@ -196,7 +196,7 @@ def test_told_to_stop_nothing_is_shown_of_what_services_did(
 def test_one_is_not_counted_in_the_plural(tmp_path: Path) -> None:
     one = replace(FULL, games=1, models=1, promotions=1)
     said = final_report(one, Usage(1.0, 1.0), DataFolder(tmp_path, "r", "g"))
-    assert "\n1 game, 1 model, 1 promoted; " in said
+    assert "\n1 game, 1 model, 1 promotion; " in said
     disk = replace(NOTHING, kept=replace(NOTHING.kept, models=1))
     assert "files of 1 of 1 model\n" in status_text(one, disk, [], None)
 
@@ -267,9 +267,21 @@ def test_only_a_process_that_is_blocked_is_shown_in_yellow(
     assert ("\x1b[33m" in text.getvalue()) == (shown == "blocked")
 
 
+def test_a_run_with_its_first_model_alone_says_what_training_waits_for(tmp_path: Path) -> None:
+    trainer = TrainerSection(min_positions=3_000, publish_every_steps=700)
+    folder = DataFolder(tmp_path, "r", "g")
+
+    def words(positions: int) -> str:
+        figures = replace(EMPTY, games=9, models=1, positions=positions)
+        return final_report(figures, Usage(1.0, 1.0), folder, trainer=trainer)
+
+    assert "Training starts at 3,000 positions, and the run has 1,626." in words(1_626)
+    assert "The next one comes after 700 steps." in words(3_000)
+
+
 def test_a_process_whose_heartbeat_is_late_does_not_respond() -> None:
-    [state] = states_of([Heartbeat("w", 1, "Postgres", SelfplayFigures(), age_seconds=3.2)])
-    assert (state.doing, state.status) == ("Not responding (last heartbeat 3 s ago)", "down")
+    [state] = states_of([Heartbeat("w", 1, "Postgres", SelfplayFigures(), age_seconds=5.2)])
+    assert (state.doing, state.status) == ("Not responding (last heartbeat 5 s ago)", "down")
     [alive] = states_of([Heartbeat("w", 1, "", SelfplayFigures(), age_seconds=1.2)])
     assert (alive.doing, alive.status) == ("Running", "running")
 

@@ -119,13 +119,18 @@ class InteractiveGame:
         letters = player_letters(self._opponent.game)
         pieces = f" ({letters[self._you]} on the board)" if letters else ""
         self._say(f"You are {self._name}{pieces} in {opponent}.\n{_HELP}\n")
-        if is_chess(self._opponent.game):
-            self._say(_CHESS_HELP)
+        self._say(_CHESS_HELP if is_chess(self._opponent.game) else self._examples())
         try:
             while self._turn():
                 pass
         except (EOFError, KeyboardInterrupt):
             self._say("")
+
+    def _examples(self) -> str:
+        """Return how the game writes its actions, by the first legal ones."""
+        state = State(self._opponent.game, [], self._start)
+        legal = [state.action_to_san(each) for each in state.legal_actions()[:3]]
+        return f"Actions are written as {' or '.join(legal)}."
 
     def _turn(self) -> bool:
         """Play one action or run one command; return False when the person leaves."""

@@ -22,7 +22,7 @@ from zerofleet import games
 from zerofleet.best_pointer import BestPointer
 from zerofleet.cli.run_figures import progress
 from zerofleet.cli.terminal import echo, interruptible, stop_event
-from zerofleet.config import RunConfig
+from zerofleet.config import RunConfig, TrainerSection
 from zerofleet.database import Database, Origin, migrate
 from zerofleet.errors import ConfigError, StoreUnavailableError, ZerofleetError
 from zerofleet.fleet.figures import InferenceFigures
@@ -120,7 +120,7 @@ def final_report(
     *,
     workers: int = 1,
     metrics_port: int | None = None,
-    publish_every_steps: int | None = None,
+    trainer: TrainerSection | None = None,
 ) -> str:
     """Return a report of several lines.
 
@@ -130,18 +130,32 @@ def final_report(
         folder: the run's data folder.
         workers: self-play workers of this start.
         metrics_port: first port of the metrics of this start; None: no metrics.
-        publish_every_steps: steps between two models; None: the report has no advice on them.
+        trainer: the run's settings; None: the report has no advice on them.
     """
     lines = ["", *_cost(figures, usage)]
-    if figures.models == 1 and publish_every_steps is not None:
-        lines.append(
-            "The only model has not been trained: it was published before the first step. Train "
-            f"for {publish_every_steps:,} steps or more, or lower trainer.publish_every_steps."
-        )
+    if figures.models == 1 and trainer is not None:
+        lines += _untrained(figures, trainer)
     lines += ["", f"page     {page_command(folder)}"]
     if figures.best_version is not None:
         lines += _what_now(figures, folder)
     return "\n".join([*lines, _resume(folder, workers, metrics_port)])
+
+
+def _untrained(figures: RunFigures, trainer: TrainerSection) -> list[str]:
+    """Return why a run has only its first model."""
+    least = trainer.first_step_positions
+    lines = ["The only model has not been trained: it was published before the first step."]
+    if figures.positions < least:
+        lines.append(
+            f"Training starts at {least:,} positions, and the run has {figures.positions:,}. "
+            "Resume it, or lower trainer.min_positions."
+        )
+    else:
+        lines.append(
+            f"The next one comes after {trainer.publish_every_steps:,} steps. Resume the run, or "
+            "lower trainer.publish_every_steps."
+        )
+    return lines
 
 
 def page_command(folder: DataFolder) -> str:
@@ -156,7 +170,7 @@ def _cost(figures: RunFigures, usage: Usage) -> list[str]:
     since = "the first start" if figures.given_games else "the first game"
     lines = [
         f"{given}{counted(figures.games, 'game')}, {counted(figures.models, 'model')}, "
-        f"{figures.promotions} promoted; "
+        f"{counted(figures.promotions, 'promotion')}; "
         f"{usage.wall_seconds:.1f} s on the clock and {usage.cpu_seconds:.1f} CPU-seconds "
         f"since {since}."
     ]
@@ -487,7 +501,7 @@ class LocalRun:
             self._folder,
             workers=self._workers,
             metrics_port=self._metrics_port,
-            publish_every_steps=self._run.trainer.publish_every_steps,
+            trainer=self._run.trainer,
         )
         echo(report)
         return is_reached or not self._ending.is_set

@@ -225,8 +225,8 @@ def one_line(figures: RunFigures, services: Sequence[ServiceState], seconds: flo
     parts = [
         duration(seconds),
         *([] if figures.until is None else [f"until {figures.until}"]),
-        f"games {figures.games} ({figures.games_per_hour:.0f}/h)",
-        f"positions/s {figures.positions_per_second:.0f}",
+        f"games {figures.games:,} ({figures.games_per_hour:,.0f}/h)",
+        f"positions/s {figures.positions_per_second:,.0f}",
         f"training loss {loss_text(figures.train)}",
         f"validation loss {loss_text(figures.held_out)}",
         f"next model {next_model_text(figures.steps_to_next_model)}",
@@ -253,6 +253,8 @@ def one_line(figures: RunFigures, services: Sequence[ServiceState], seconds: flo
 
 def _is_news(service: ServiceState) -> bool:
     """Return whether the service does something that the other figures do not show."""
+    if service.name == "trainer" and service.waiting_for:
+        return True
     return service.status in ("down", "blocked") or service.name == "evaluator"
 
 
@@ -325,7 +327,7 @@ def status_text(
         "draws": draws_text(figures),
         "policy entropy": entropy_text(figures),
         "positions": f"{figures.positions:,}",
-        "models": f"{figures.models}, {figures.promotions} promoted",
+        "models": f"{figures.models:,} ({counted(figures.promotions, 'promotion')})",
         "disk use": _disk_text(disk),
         "disk limit": _limit_text(disk, is_up=address is not None),
         "retention": _kept_text(figures, disk.kept),

@@ -69,7 +69,7 @@ _MOST_KEYS = 50_000  # keys that a reader looks through for heartbeats
 _MOST_BYTES = 64 << 10  # size of a heartbeat; the trainer's has some 3 kB
 _MOST_WAITING = 500  # characters of what a process waits for
 _MOST_VERSION = 50  # characters of its version
-_LATE_SHARE = 0.25  # share of its TTL: at one heartbeat a second, the next two are missing
+_LATE_SHARE = 0.5  # share of its TTL; a busy machine delays heartbeats by several seconds
 _SCAN_COUNT = 1000
 _logger = structlog.get_logger()
 
@@ -96,7 +96,7 @@ class Heartbeat:
 
     @property
     def is_late(self) -> bool:
-        """Whether the process does not respond: two further heartbeats are overdue."""
+        """Whether the process does not respond: half the time until it expires has passed."""
         return self.age_seconds >= _LATE_SHARE * self.ttl_seconds
 
     @property
