@@ -147,7 +147,7 @@ def test_a_killed_process_is_not_said_to_run(
     key = "zerofleet:shown:heartbeat:selfplay:killed"
     with redis.Redis.from_url(valkey_url) as server:
         server.pexpire(key, 300_000)  # as if it had been silent for 300 s
-        expect(lamp(page, "selfplay")).to_contain_text("1 of 2: Not responding (last heartbeat 5")
+        expect(lamp(page, "selfplay")).to_contain_text("1 of 2: Not responding (last heartbeat 3")
         expect(lamp(page, "selfplay").locator(".zf-light")).to_have_class("zf-light zf-warning")
         shown.heartbeats.remove("selfplay", "killed")
         expect(lamp(page, "selfplay")).to_have_text("selfplayRunning")
