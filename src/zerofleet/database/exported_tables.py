@@ -86,11 +86,12 @@ class TrainingPositions:
         The replay buffer of the trainer makes them, so they are equal to the trainer's to the bit.
 
         Returns:
-            The table: ``game_uid``, ``ply`` (int16), ``held_out`` (bool), ``observation`` (uint8
-            [positions, observation_bytes]), ``policy_target`` (float32 [positions, num_actions]),
-            ``value_target`` (float32), and a float32 column for each auxiliary target: those that
-            have a weight in the run, then those that only own networks use; None if there is no
-            position. Then the games that do not replay under the rules, and why.
+            The table, or None if there is no position; then the games that do not replay under the
+            rules, and why. The columns are ``game_uid``, ``ply`` (int16), ``held_out`` (bool),
+            ``observation`` (uint8 [positions, observation_bytes]), ``policy_target`` (float32
+            [positions, num_actions]) and ``value_target`` (float32). Each auxiliary target adds a
+            float32 column: first the targets with a weight in the run, then the targets that only
+            own networks use.
         """
         settings = self._run.trainer
         buffer = ReplayBuffer(
