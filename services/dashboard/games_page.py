@@ -323,6 +323,7 @@ def _filters(visit: Visit, chosen: GameFilter) -> None:
         enter("day", "Day, UTC", "date")
         if chosen != GameFilter():
             ui.link("all games", visit.link("/games")).classes("zf-link")
+        ui.link("largest mistakes", visit.link("/mistakes")).classes("zf-link")
 
 
 def _list(visit: Visit, chosen: GameFilter, page: GamePage, *, first: bool) -> None:

@@ -42,6 +42,7 @@ from zerofleet.services.dashboard.gate import (
     limit_events,
 )
 from zerofleet.services.dashboard.match_page import add_match_page
+from zerofleet.services.dashboard.mistakes_page import add_mistakes_page
 from zerofleet.services.dashboard.models_page import add_model_page, add_models_page
 from zerofleet.services.dashboard.openings_page import add_openings_page
 from zerofleet.services.dashboard.play_page import add_play_page
@@ -79,6 +80,7 @@ def add_pages(frame: Frame, queries: VisitorQueries) -> None:
     add_play_page(frame)
     add_openings_page(frame)
     add_exam_page(frame)
+    add_mistakes_page(frame)
     add_fleet_page(frame)
     add_sql_page(frame, queries)
 

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from playwright.sync_api import expect
 
+from tests.support.random_records import random_record
 from zerofleet.config import run_from_values
-from zerofleet.database import GroupErrors, WrongAnswer
+from zerofleet.database import GroupErrors, Submission, WrongAnswer
 from zerofleet.fleet.figures import EvaluatorFigures
 from zerofleet.fleet.heartbeat import Heartbeat
 from zerofleet.verdict import GateRule
@@ -138,6 +139,36 @@ def test_the_exam_of_chess_shows_positions_that_begin_anywhere_and_errors_by_mat
     expect(page.get_by_text("Errors by group appear with the first exam.")).to_be_visible()
     page.goto(f"{shown.base}/models/1")
     expect(page.get_by_role("link", name="endgames")).to_be_visible()
+    assert opened.complaints == []
+
+
+def test_the_largest_mistakes_are_shown_and_lead_to_their_games(
+    shown: Any, open_page: Callable[..., Any]
+) -> None:
+    database = shown.database
+    page = open_page("/mistakes").page
+    expect(page.get_by_text("Mistakes appear here after the first games.")).to_be_visible()
+    games = [Submission(random_record(seed, "connect_four")) for seed in range(6)]
+    assert set(database.submit_games(RUN, "w", games)) == {"stored"}
+    opened = open_page("/games")
+    page = opened.page
+    page.get_by_role("link", name="largest mistakes").click()
+    expect(page.get_by_role("row")).to_have_count(7)
+    found = database._rows(
+        "SELECT game_uid, ply, regret FROM largest_mistakes WHERE run = :run "
+        "ORDER BY regret DESC, game_uid",
+        run=RUN,
+    )
+    for number in (1, 2):
+        row, mistake = page.get_by_role("row").nth(number), found[number - 1]
+        expect(row).to_contain_text(f"{float(mistake.regret):.2f}")
+        row.hover()
+        expect(page.get_by_role("status").filter(has_text="Mistake")).to_contain_text(
+            f"Mistake {number} of 6"
+        )
+        expect(page.get_by_label(f"Board after {mistake.ply} plies")).to_be_visible()
+    page.get_by_role("link", name="Game", exact=True).click()
+    expect(page).to_have_url(re.compile(f"/games/{found[1].game_uid}.*ply={found[1].ply}"))
     assert opened.complaints == []
 
 

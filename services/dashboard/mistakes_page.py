@@ -1,0 +1,174 @@
+"""The page of largest mistakes: positions of the newest games where the player was most wrong."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import Any
+
+from zerofleet.games import State, parse_actions
+from zerofleet.games.game_board import GameBoard, board_of
+from zerofleet.games.notation import player_names
+from zerofleet.services.dashboard.board import Board, BoardMark
+from zerofleet.services.dashboard.frame import Frame, Visit
+from zerofleet.services.dashboard.toolkit import Table, TableColumn, ui
+
+_SECONDS = 60.0
+_SHOWN = 25
+_NEWEST_GAMES = 1_000  # that the view reads
+_LARGEST = f"""
+SELECT m.game_uid, m.ply, m.model, m.value, m.result, m.regret, g.moves, g.start
+FROM (
+    SELECT * FROM largest_mistakes WHERE run = :run ORDER BY regret DESC, game_uid LIMIT {_SHOWN}
+) AS m
+JOIN games AS g USING (game_uid)
+ORDER BY m.regret DESC, m.game_uid
+"""
+_COLUMNS = (
+    TableColumn("number", "Mistake"),
+    TableColumn("ply", "Ply", figure=True),
+    TableColumn("player", "To move"),
+    TableColumn("played", "Played"),
+    TableColumn("model", "Model", figure=True),
+    TableColumn("value", "Expected", figure=True),
+    TableColumn("result", "Result", figure=True),
+    TableColumn("regret", "Regret", figure=True),
+)
+_RESULTS = {1: "won", 0: "draw", -1: "lost"}
+
+
+@dataclass(frozen=True, slots=True)
+class Mistake:
+    """A position of a game where the value differed from the rest of the game."""
+
+    game_uid: str
+    ply: int
+    model: int
+    value: float
+    """Value after the search, for the player to move."""
+    result: int
+    """Result of the game for the player to move: 1, 0 or -1."""
+    regret: float
+    """Mean squared difference of value and result from this ply to the end, 0 to 4."""
+    moves: str
+    """Moves from the start to the position."""
+    actions: tuple[int, ...]
+    """The same moves as actions."""
+    start: str
+    played: int
+
+
+def add_mistakes_page(frame: Frame) -> None:
+    """Register the page."""
+
+    @frame.page("/mistakes", "Mistakes", in_menu=False)
+    async def _(visit: Visit) -> None:
+        board = await asyncio.to_thread(board_of, visit.run.game)
+
+        async def read() -> tuple[Mistake, ...]:
+            rows = await visit.sources.rows(_LARGEST, run=visit.run.name)
+            return tuple(_mistake_of(visit.run.game, row) for row in rows)
+
+        view = MistakesView(visit, board)
+        visit.watch(visit.shared("mistakes", read, _SECONDS), view.show)
+
+
+def _mistake_of(game: str, row: Any) -> Mistake:  # noqa: ANN401
+    actions = parse_actions(game, row.moves, row.start or "")
+    return Mistake(
+        game_uid=str(row.game_uid),
+        ply=row.ply,
+        model=row.model,
+        value=float(row.value),
+        result=row.result,
+        regret=float(row.regret),
+        moves=" ".join(row.moves.split()[: row.ply]),
+        actions=tuple(actions[: row.ply]),
+        start=row.start or "",
+        played=actions[row.ply],
+    )
+
+
+class MistakesView:
+    """The largest mistakes with a board, which shows the one under the pointer or the focus."""
+
+    def __init__(self, visit: Visit, game_board: GameBoard) -> None:
+        self._visit = visit
+        self._game_board = game_board
+        self._mistakes: tuple[Mistake, ...] = ()
+        self._number = 1
+        with ui.element("div").classes("zf-play"):
+            with ui.element("section").classes("zf-panel"):
+                with ui.element("div").classes("zf-panel-head"):
+                    heading = ui.label("Largest mistakes").classes("zf-title")
+                    heading.props('role="heading" aria-level="1"')
+                self._board = Board(game_board)
+                self._where = ui.label("").classes("zf-figure").props('role="status"')
+                self._links = ui.element("div").classes("zf-tools")
+            with ui.element("section").classes("zf-panel zf-side"):
+                ui.label(
+                    f"In each of the newest {_NEWEST_GAMES:,} games of self-play, one position is "
+                    "where the player was most wrong. These have the largest regret: the mean "
+                    "squared difference of value and result from there to the end, from 0 to 4."
+                ).classes("zf-note")
+                self._table = Table(
+                    _COLUMNS, "Mistakes appear here after the first games.", on_aim=self._aim
+                )
+
+    def show(self, mistakes: tuple[Mistake, ...]) -> None:
+        """Draw the mistakes, the largest regret first."""
+        self._mistakes = mistakes
+        self._table.show([self._row(number, each) for number, each in enumerate(mistakes, 1)])
+        self._draw()
+
+    def _row(self, number: int, mistake: Mistake) -> dict[str, Any]:
+        state = State(self._game_board.game, list(mistake.actions), mistake.start)
+        return {
+            "key": number,
+            "number": str(number),
+            "number_link": self._game_link(mistake),
+            "number_title": "Open the game at this ply",
+            "ply": mistake.ply,
+            "player": player_names(self._game_board.game)[state.to_play].removeprefix("the "),
+            "played": state.action_to_san(mistake.played),
+            "model": mistake.model,
+            "value": f"{mistake.value:+.2f}",
+            "result": _RESULTS[mistake.result],
+            "regret": f"{mistake.regret:.2f}",
+        }
+
+    def _aim(self, key: object) -> None:
+        """Show the row with an untrusted key; None leaves the board as it is."""
+        if isinstance(key, int) and 1 <= key <= len(self._mistakes) and key != self._number:
+            self._number = key
+            self._draw()
+
+    def _draw(self) -> None:
+        self._links.clear()
+        if not self._mistakes:
+            self._board.seek((), start="")
+            self._where.set_text("")
+            return
+        self._number = min(self._number, len(self._mistakes))
+        mistake = self._mistakes[self._number - 1]
+        game = self._game_board.game
+        state = State(game, list(mistake.actions), mistake.start)
+        mark = BoardMark(mistake.played, 0.35, "played")
+        self._board.seek(
+            mistake.actions, start=mistake.start, then=lambda: self._board.draw_marks([mark])
+        )
+        side = player_names(game)[state.to_play]
+        self._where.set_text(
+            f"Mistake {self._number} of {len(self._mistakes)}, {side} to move. Model "
+            f"{mistake.model} played {state.action_to_san(mistake.played)} and expected "
+            f"{mistake.value:+.2f}. The result for {side}: {_RESULTS[mistake.result]}."
+        )
+        with self._links:
+            ui.link("Game", self._game_link(mistake)).classes("zf-link")
+            at = {"start": mistake.start or None, "moves": mistake.moves or None}
+            ui.link("Analyse", self._visit.link("/play", **at, side="both", hints="on")).classes(
+                "zf-link"
+            )
+
+    def _game_link(self, mistake: Mistake) -> str:
+        return self._visit.link(f"/games/{mistake.game_uid}", ply=mistake.ply)
