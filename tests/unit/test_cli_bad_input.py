@@ -628,6 +628,18 @@ def test_a_class_that_is_no_game_is_noticed_before_anything_starts(zerofleet: Ze
     assert not Path("zerofleet-data").exists()
 
 
+def test_a_check_of_a_game_says_what_to_mend_in_one_line(zerofleet: Zerofleet) -> None:
+    Path("too_short.py").write_text(
+        "from examples.dots_and_boxes import DotsAndBoxes\n"
+        "class Short(DotsAndBoxes):\n    max_length = 3\n"
+    )
+    words = complaint(zerofleet("check-game", "python:too_short:Short"))
+    assert "max_length is that number: raise it, or end the game there" in words
+    assert "docs/tutorials/your-own-game.md says what each method does" in words
+    assert "no module nope" in complaint(zerofleet("check-game", "python:nope:Short"))
+    assert zerofleet("check-game", "tic_tac_toe", "--games", "3") == (0, "")
+
+
 @pytest.mark.parametrize("command", ["compare", "check-network"])
 def test_a_command_that_trains_names_what_to_install(
     zerofleet: Zerofleet, monkeypatch: pytest.MonkeyPatch, command: str

@@ -14,6 +14,7 @@ import typer
 from typer.core import TyperCommand
 
 from zerofleet import __version__
+from zerofleet.cli.check_game import check_game
 from zerofleet.cli.check_network import check_network
 from zerofleet.cli.compare import SeveralValues, compare
 from zerofleet.cli.exam import exam
@@ -68,6 +69,7 @@ _EXAMPLES: dict[Callable[..., None], str] = {
     exam: "zerofleet exam connect_four --model all",
     match: "zerofleet match 12 8 --games 100",
     compare: "zerofleet compare connect_four --set search.c_puct=2 --cpu-seconds 600 --seeds 1 2",
+    check_game: "zerofleet check-game python:domineering:Domineering",
     check_network: "zerofleet check-network runs/my-network.toml",
     migrate: "zerofleet migrate --database-url postgresql://owner@db/zerofleet",
     rollback: "zerofleet rollback connect_four --to 12",

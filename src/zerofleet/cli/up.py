@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from zerofleet.cli.check_game import checked_game
 from zerofleet.cli.page import NO_NICEGUI
 from zerofleet.cli.run_options import OverrideOption, default_folder
 from zerofleet.cli.terminal import echo
@@ -166,15 +167,7 @@ def _check_rules(game: str) -> None:
     """
     if not game.startswith("python:"):
         return
-    from zerofleet.games.conformance import check_game
-
-    try:
-        checked = check_game(game, games=_CHECKED_GAMES)
-    except (AssertionError, ConfigError) as error:
-        raise ConfigError(
-            f"{error}; docs/tutorials/your-own-game.md says what each method does"
-        ) from error
-    for remark in checked.remarks:
+    for remark in checked_game(game, _CHECKED_GAMES).remarks:
         echo(f"{game}: {remark}", err=True)
 
 

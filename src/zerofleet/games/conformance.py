@@ -148,7 +148,13 @@ def _play(
     state, line = State(sizes.name), list[int]()
     _require(state.to_play == 0, sizes, line, "the first player is not to play at the start")
     while not state.is_terminal:
-        _require(len(line) < sizes.max_length, sizes, line, "the game continues beyond max_length")
+        _require(
+            len(line) < sizes.max_length,
+            sizes,
+            line,
+            f"the game continues beyond max_length = {sizes.max_length}: raise it to the plies of "
+            "the longest game, or let the game end there",
+        )
         _check_position(sizes, state, line, generator)
         _check_hash(sizes, state, line, seen)
         action = generator.choice(state.legal_actions())

@@ -1,0 +1,45 @@
+"""``zerofleet check-game``: try the rules of a game."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from zerofleet.cli.terminal import echo
+from zerofleet.errors import ConfigError
+
+if TYPE_CHECKING:
+    from zerofleet.games.conformance import Conformance
+
+
+def check_game(
+    game: Annotated[
+        str, typer.Argument(metavar="GAME", help="python:MODULE:CLASS, or any other game.")
+    ],
+    games: Annotated[int, typer.Option(min=1, help="Random games.")] = 20,
+    seed: Annotated[int, typer.Option(help="The same seed plays the same games.")] = 1,
+) -> None:
+    """Try the rules of a game: play it at random, search it and train on it.
+
+    The check finds what would break a run, such as an illegal action that is
+    accepted, or a copy that shares its board with the original. It stops at the
+    first mistake and prints what to change. A line that begins with "but" is a
+    warning: the game is valid, but may not be learnt.
+    """
+    echo(str(checked_game(game, games, seed)))
+
+
+def checked_game(game: str, games: int, seed: int = 1) -> Conformance:
+    """Return the result of the check of a game.
+
+    Raises:
+        ConfigError: the game breaks the contract; the message says what to change.
+    """
+    from zerofleet.games.conformance import check_game
+
+    try:
+        return check_game(game, games, seed)
+    except (AssertionError, ConfigError) as error:
+        help_page = "; docs/tutorials/your-own-game.md says what each method does"
+        raise ConfigError(f"{error}{help_page if game.startswith('python:') else ''}") from error
