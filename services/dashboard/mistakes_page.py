@@ -15,7 +15,7 @@ from zerofleet.services.dashboard.toolkit import Table, TableColumn, ui
 
 _SECONDS = 60.0
 _SHOWN = 25
-_NEWEST_GAMES = 1_000  # that the view reads
+_NEWEST_GAMES = 1_000  # as many as the view reads
 _LARGEST = f"""
 SELECT m.game_uid, m.ply, m.model, m.value, m.result, m.regret, g.moves, g.start
 FROM (
