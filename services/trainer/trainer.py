@@ -13,6 +13,7 @@ from zerofleet.database import Resignations, Restarts
 from zerofleet.errors import IncompatibleModelError, StoreUnavailableError
 from zerofleet.fleet.figures import ABSURD_LOSS, DemandFigures, TrainerFigures
 from zerofleet.learning.learner import Learner
+from zerofleet.learning.measurement import TrainBatch
 from zerofleet.learning.window import Demand, Window, sample_seed
 from zerofleet.services.trainer.checkpoints import Resumed, TrainerStores
 from zerofleet.services.trainer.forgetting import Forgetting, HeldGames
@@ -76,6 +77,7 @@ class Trainer:
         self._forgetting = Forgetting(
             run, stores.database, stores.models, resumed.epoch, folder=stores.data_folder
         )
+        self._batches = self._learner.batches(self._draw)
         self._publish_backoff = Backoff(1.0, 60.0)
         self._publish_after = 0.0  # monotonic clock
         self._unpublished = ""  # why a model that is due is not published yet
@@ -112,6 +114,7 @@ class Trainer:
         except StoppedError:
             pass
         finally:
+            self._batches.close()
             if self._tensorboard is not None:
                 self._tensorboard.close()
         self._checkpoints.save_last(self._is_sound)
@@ -231,7 +234,9 @@ class Trainer:
         """Read one page of games; the next one follows at once while there are more."""
         was_page = self._stores.ask(self._window.read_page)
         self._stores.ask(self._window.record_rejections)
-        if not was_page:
+        if was_page:
+            self._batches.discard()
+        else:
             self._next_poll = time.monotonic() + POLL_SECONDS
         return was_page
 
@@ -250,10 +255,15 @@ class Trainer:
             # A store that was down for a night must not use up the budget.
             self._learner.seconds += min(now - self._stepped, _LONGEST_GAP_SECONDS)
         self._stepped = now
-        self._learner.train(self._window.sample(size, self._sample_seed("train")))
+        self._learner.train(self._batches.take(self._learner.step))
         self._training.bucket.draw(size)
         if self._learner.step % self._run.trainer.metrics_every_steps == 0:
             self._recorder.measure()
+
+    def _draw(self, step: int) -> TrainBatch:
+        """Draw the batch of a step; a thread of ``Batches`` may call this."""
+        seed = sample_seed(self._run.seed, "train", step)
+        return self._window.sample(self._run.trainer.batch_size, seed)
 
     def _sample_seed(self, purpose: str) -> int:
         return sample_seed(self._run.seed, purpose, self._learner.step)
