@@ -433,4 +433,4 @@ class WeightAverage:
                 snapshots.append(theirs[name])
             else:
                 average.copy_(theirs[name])  # a count of batches
-        torch._foreach_lerp_(averages, snapshots, share)  # pyright: ignore[reportPrivateUsage]
+        torch._foreach_lerp_(averages, snapshots, share)  # pyright: ignore[reportPrivateImportUsage]
