@@ -17,6 +17,7 @@ import contextlib
 import resource
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import torch
 from zerofleet_core import ReplayBuffer
@@ -27,7 +28,7 @@ from bench.games_played import played_games, run_of
 from bench.processes import cpu_clock
 from bench.report import Row, parser, positive, show, told
 from bench.workloads import Workload
-from zerofleet.config import RunConfig
+from zerofleet.config import NetworkSection, RunConfig
 from zerofleet.learning import make_network
 from zerofleet.learning.learner import Learner, Precision, Team
 from zerofleet.learning.measurement import Batch
@@ -49,6 +50,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Measure and print."""
     options = parse(argv)
     workload: Workload = options.workload
+    if options.network is not None:
+        workload = replace(workload, network=options.network)
     rows = asyncio.run(
         measure(
             workload,
@@ -70,9 +73,26 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     found.add_argument("--batch", type=positive(int), default=256, help="positions [256]")
     found.add_argument("--games", type=positive(int), default=500, help="in the window [500]")
     found.add_argument(
+        "--network", type=network_of, metavar="BLOCKSxCHANNELS", help="[the workload's]"
+    )
+    found.add_argument(
         "--prefetch", type=int, metavar="BATCHES", help="drawn ahead [0 on CPUs, 2 on a GPU]"
     )
     return found.parse_args(argv)
+
+
+def network_of(name: str) -> NetworkSection:
+    """Return the network of a name such as 4x48.
+
+    Raises:
+        ArgumentTypeError: it is no such name.
+    """
+    try:
+        blocks, channels = map(int, name.split("x"))
+        return NetworkSection(blocks=blocks, channels=channels)
+    except ValueError as error:
+        message = f"{name}: give blocks and channels, such as 4x48"
+        raise argparse.ArgumentTypeError(message) from error
 
 
 async def measure(
