@@ -127,7 +127,7 @@ class Trainer:
         _log.info("trainer_stopped", step=self.step)
 
     def _save_last(self) -> None:
-        """Save before exit: no later step than that of a model that is not published yet."""
+        """Save before exit, but no step beyond an unpublished model."""
         before_model = self._before_model
         if self._publisher.is_busy:
             try:

@@ -5,6 +5,7 @@ from threading import Event
 
 import numpy as np
 import pytest
+import torch
 
 from zerofleet.config import NetworkSection
 from zerofleet.database import Database
@@ -14,10 +15,12 @@ from zerofleet.learning import make_network
 from zerofleet.learning.export import GOLDEN_POSITIONS, golden_observations
 from zerofleet.models.folder import ModelFolder
 from zerofleet.models.session import ModelSession
+from zerofleet.models.variant import Bounds, Positions, VariantRequest
 from zerofleet.network import Network
+from zerofleet.services.trainer import publishing
 from zerofleet.services.trainer.checkpoints import CheckpointFolder, TrainerStores
 from zerofleet.services.trainer.publishing import Publisher
-from zerofleet.waiting import Waits
+from zerofleet.waiting import StoppedError, Waits
 
 SPEC = spec("tic_tac_toe")
 
@@ -112,6 +115,73 @@ def test_a_replaced_trainer_leaves_its_successors_entry_in_place(
     publish(successor, a_network(1), 0, {})
     with pytest.raises(StaleEpochError):
         publish(replaced, a_network(2), 0, {})
+    entry = tmp_path / "test" / "1" / "model.onnx"
+    assert entry.read_bytes() == ModelFolder(tmp_path, "test").read_verified(
+        database.models("test")[0].sha256
+    )
+
+
+def test_a_model_is_made_while_its_network_trains_on(
+    tmp_path: Path, database: Database, epoch: int
+) -> None:
+    publisher, network = a_publisher(tmp_path, database, epoch), a_network()
+    publisher.begin(network, 0, {})
+    with torch.no_grad():
+        for parameter in network.parameters():
+            parameter.fill_(torch.nan)
+    assert publisher.is_busy
+    assert not publisher.due(9)
+    assert publisher.due(10)
+    assert publisher.version == 0
+    published = publisher.finish()
+    assert not publisher.is_busy
+    assert not publisher.is_ready
+    [model] = database.models("test")
+    assert (model.version, model.step, model.sha256) == (1, 0, published.sha256)
+    content = ModelFolder(tmp_path, "test").read_verified(model.sha256)
+    assert np.isfinite(ModelSession(content, SPEC).run(np.zeros((1, 4), np.uint8))[1]).all()
+
+
+def test_after_an_error_of_the_disk_the_same_model_is_made_again(
+    tmp_path: Path, database: Database, epoch: int
+) -> None:
+    publisher = a_publisher(tmp_path, database, epoch)
+    (tmp_path / "blobs").write_text("no folder")
+    publisher.begin(a_network(), 0, {})
+    with pytest.raises(OSError, match="blobs"):
+        publisher.finish()
+    assert publisher.is_busy
+    (tmp_path / "blobs").unlink()
+    publisher.finish()
+    assert [row.version for row in database.models("test")] == [1]
+
+
+def test_a_stop_gives_up_the_variant_that_is_being_made(
+    tmp_path: Path, database: Database, epoch: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publisher = a_publisher(tmp_path, database, epoch)
+    publisher._stores.stop.set()
+    drawn = np.zeros((1, SPEC.observation_bytes), np.uint8)
+    wanted = VariantRequest(("int8",), Positions(drawn, drawn), Bounds(1.0, 1.0), str)
+    # As the real one does after a second.
+    monkeypatch.setattr(publishing, "publish", lambda *_, wanted: wanted.waiting("int8"))  # pyright: ignore
+    publisher.begin(a_network(), 0, {}, wanted)
+    with pytest.raises(StoppedError):
+        publisher.finish()
+    assert publisher.is_busy  # it is still due from its own step
+    publisher.close()
+    publisher.close()
+    assert database.models("test") == []
+
+
+def test_a_replaced_trainer_that_ends_leaves_its_successors_entry_in_place(
+    tmp_path: Path, database: Database, epoch: int
+) -> None:
+    replaced = a_publisher(tmp_path, database, epoch)
+    successor = a_publisher(tmp_path, database, database.acquire_fence("test", "trainer"))
+    publish(successor, a_network(1), 0, {})
+    replaced.begin(a_network(2), 0, {})
+    replaced.close()
     entry = tmp_path / "test" / "1" / "model.onnx"
     assert entry.read_bytes() == ModelFolder(tmp_path, "test").read_verified(
         database.models("test")[0].sha256

@@ -42,8 +42,9 @@ def test_a_part_that_fails_or_is_too_slow_is_named() -> None:
 
 
 def test_all_is_written_as_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    short = "--network 1x8 --batch 8 --games 2 --seconds 0.01 --blocks 1 --json".split()
-    small = Part(("bench.train", "tic_tac_toe", *short), 120)
+    sizes = ("--network", "1x8", "--batch", "8", "--games", "2")
+    lengths = ("--seconds", "0.01", "--blocks", "1", "--json")
+    small = Part(("bench.train", "tic_tac_toe", *sizes, *lengths), 120)
     monkeypatch.setattr(gpu, "parts", lambda _: [small])
     gpu.main([str(tmp_path), "--seconds", "120"])
     [part] = json.loads((tmp_path / "gpu.json").read_text())["parts"]

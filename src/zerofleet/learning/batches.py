@@ -15,8 +15,7 @@ from zerofleet.learning.measurement import TrainBatch
 GPU_DEPTH = 2
 """Batches drawn ahead for a GPU.
 
-On CPUs, ``bench.train`` measured no gain: drawing takes about 1% of a step, and a thread takes that
-time from the cores that train and play.
+On CPUs there is nothing to gain: drawing a batch takes less than a hundredth of a step's time.
 """
 
 

@@ -26,8 +26,7 @@ class CapturedStep:
     without it, too. An error within a replay is raised, because the state of the GPU is lost.
 
     Args:
-        step: reads nothing from the device. The tensors that it reads and writes stay where they
-            are, except those that it creates itself.
+        step: reads nothing from the device. Its tensors stay where they are, except new ones.
         warm_up: steps on a side stream before the capture, in which libraries choose their kernels.
     """
 

@@ -128,7 +128,8 @@ class Learner:
     same.
 
     The process keeps the memory that its steps free (``keep_freed_memory``). On a GPU one CUDA
-    graph holds the whole step, unless several processes train or ``trainer.compile`` is set.
+    graph holds the step up to the new weights. There is none if several processes train, if
+    ``trainer.compile`` is set, or for a network of your own.
 
     Args:
         spec: the game's board and actions.
@@ -175,10 +176,13 @@ class Learner:
             self._forward = torch.compile(self._forward)  # pyright: ignore[reportUnknownMemberType]
         self._captured: CapturedStep | None = None
         if self.device.type == "cuda" and captures and not settings.compile:
-            if self._team.size == 1:
-                self._captured = CapturedStep(self._take_step)
-            else:
+            if self._team.size > 1:
                 _log.info("step_not_captured", reason=f"{self._team.size} processes train")
+            elif run.network.is_own:
+                # A graph would repeat what its Python code, such as a counter, did in one step.
+                _log.info("step_not_captured", reason="the network is a class of your own")
+            else:
+                self._captured = CapturedStep(self._take_step)
 
     @property
     def device(self) -> torch.device:

@@ -56,7 +56,7 @@ class _Optimizer(ABC):
             weights.copy_(parameter.detach())
             parameter.data = weights
             parameter.grad = gradient  # backward adds to it
-        self._rate = torch.zeros((), device=self._weights.device)  # of the next step
+        self._rate = torch.zeros((), device=self._weights.device)  # learning rate
         places = {id(each): _place(each) for each in self._parameters}
         # None: all factors are 1, and a step costs no more than without groups.
         self._rates: Tensor | None = None
@@ -268,7 +268,7 @@ class _Kernels:
     shape: tuple[int, int, int]  # kernels, rows and columns
     decay: float | Tensor  # weight decay of all of them, or of each: ``[kernels, 1, 1]``
 
-    def of(self, vector: Tensor) -> Tensor:
+    def part(self, vector: Tensor) -> Tensor:
         """Return their part of a vector, as ``[kernels, rows, columns]``."""
         return vector[self.place].view(self.shape)
 
@@ -333,14 +333,14 @@ class Muon(Momentum):
         step = self._velocity.clone()
         for kernels in self._kernels:
             _, rows, columns = kernels.shape
-            ahead = kernels.of(self.gradient) + self._momentum * kernels.of(self._velocity)
+            ahead = kernels.part(self.gradient) + self._momentum * kernels.part(self._velocity)
             turned = orthogonal(ahead) * max(1, rows / columns) ** 0.5
-            weights = kernels.of(self._weights)
+            weights = kernels.part(self._weights)
             if isinstance(kernels.decay, Tensor):
                 turned.addcmul_(weights, kernels.decay)
             else:
                 turned.add_(weights, alpha=kernels.decay)
-            kernels.of(step).copy_(turned)
+            kernels.part(step).copy_(turned)
         self._move(step)
 
 
