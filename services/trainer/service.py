@@ -47,7 +47,8 @@ _log = structlog.get_logger()
 async def serve(run: RunConfig, settings: ProcessSettings, stop: asyncio.Event) -> None:
     """Train until ``stop`` is set: alone, or as one of the processes that torchrun started.
 
-    One thread does all of torch's work. This event loop only sends heartbeats and serves metrics.
+    One thread does all of torch's work, except copying batches to a GPU. This event loop only sends
+    heartbeats and serves metrics.
 
     Raises:
         ConfigError: a person must fix something; the message says what.
