@@ -425,12 +425,9 @@ class WeightAverage:
             number: number of the snapshot; 1 is the first, which replaces the untrained weights.
         """
         share = max(1.0 - self._decay, 1.0 / number)
-        theirs = snapshot.state_dict()
-        averages, snapshots = list[Tensor](), list[Tensor]()
-        for name, average in self.network.state_dict().items():
+        ours, theirs = self.network.state_dict(), snapshot.state_dict()
+        for name, average in ours.items():
             if average.is_floating_point():
-                averages.append(average)
-                snapshots.append(theirs[name])
+                average.lerp_(theirs[name], share)
             else:
                 average.copy_(theirs[name])  # a count of batches
-        torch._foreach_lerp_(averages, snapshots, share)  # pyright: ignore[reportPrivateImportUsage]
