@@ -1,10 +1,11 @@
 """The trainer against the same network in a bare loop: samples a second.
 
-``python -m bench.train connect_four`` interleaves three paths, each with the trainer's threads:
+``python -m bench.train connect_four`` interleaves these paths, each with the trainer's threads:
 
 - ``bare``: the network, torch's own SGD, one batch that is in memory; forward, loss, backward,
   step and nothing else.
-- ``learner``: the trainer's learner on that same batch, by SGD too.
+- ``learner``: the trainer's learner on that same batch, by SGD too. On a GPU it is captured.
+- ``eager``: the same without a CUDA graph, only on a GPU.
 - ``trainer``: the learner, each batch drawn from the window and rebuilt under random symmetries.
 """
 
@@ -12,9 +13,11 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import resource
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import torch
 from zerofleet_core import ReplayBuffer
@@ -25,7 +28,7 @@ from bench.games_played import played_games, run_of
 from bench.processes import cpu_clock
 from bench.report import Row, parser, positive, show, told
 from bench.workloads import Workload
-from zerofleet.config import RunConfig
+from zerofleet.config import NetworkSection, RunConfig
 from zerofleet.learning import make_network
 from zerofleet.learning.learner import Learner, Precision, Team
 from zerofleet.learning.measurement import Batch
@@ -47,8 +50,17 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Measure and print."""
     options = parse(argv)
     workload: Workload = options.workload
+    if options.network is not None:
+        workload = replace(workload, network=options.network)
     rows = asyncio.run(
-        measure(workload, options.batch, options.games, options.seconds, options.blocks)
+        measure(
+            workload,
+            options.batch,
+            options.games,
+            options.seconds,
+            options.blocks,
+            options.prefetch,
+        )
     )
     title = f"{workload.name}, {workload.network_name}, batches of {options.batch}"
     show(rows, title, COLUMNS, as_json=options.json)
@@ -60,11 +72,36 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     found.set_defaults(seconds=2.0)
     found.add_argument("--batch", type=positive(int), default=256, help="positions [256]")
     found.add_argument("--games", type=positive(int), default=500, help="in the window [500]")
+    found.add_argument(
+        "--network", type=network_of, metavar="BLOCKSxCHANNELS", help="[the workload's]"
+    )
+    found.add_argument(
+        "--prefetch", type=int, metavar="BATCHES", help="drawn ahead [0 on CPUs, 2 on a GPU]"
+    )
     return found.parse_args(argv)
 
 
+def network_of(name: str) -> NetworkSection:
+    """Return the network of a name such as 4x48.
+
+    Raises:
+        ArgumentTypeError: it is no such name.
+    """
+    try:
+        blocks, channels = map(int, name.split("x"))
+        return NetworkSection(blocks=blocks, channels=channels)
+    except ValueError as error:
+        message = f"{name}: give blocks and channels, such as 4x48"
+        raise argparse.ArgumentTypeError(message) from error
+
+
 async def measure(
-    workload: Workload, size: int, games: int, seconds: float, blocks: int
+    workload: Workload,
+    size: int,
+    games: int,
+    seconds: float,
+    blocks: int,
+    prefetch: int | None = None,
 ) -> list[Row]:
     """Interleave blocks of the paths."""
     run = run_of(workload, {"trainer": {"optimizer": "sgd", "learning_rate": [0.06]}})
@@ -73,20 +110,20 @@ async def measure(
     batch = window.sample(size, 1, symmetry=True)
     alone, fed = (Learner(workload.spec, run) for _ in range(2))
 
-    def feed() -> None:
-        seed = sample_seed(run.seed, "train", fed.step)
-        fed.train(window.sample(size, seed, symmetry=run.trainer.augment))
+    def draw_batch(step: int) -> Batch:
+        seed = sample_seed(run.seed, "train", step)
+        return window.sample(size, seed, symmetry=run.trainer.augment)
 
-    done = await measured.interleave(
-        {
-            "bare": repeated(bare_step(workload, run, batch), size),
-            "learner": repeated(lambda: alone.train(batch), size),
-            "trainer": repeated(feed, size),
-        },
-        seconds,
-        blocks,
-        cpu_clock(),
-    )
+    paths = {
+        "bare": repeated(bare_step(workload, run, batch), size),
+        "learner": repeated(lambda: alone.train(batch), size),
+    }
+    if fed.device.type == "cuda":
+        eager = Learner(workload.spec, run, captures=False)
+        paths["eager"] = repeated(lambda: eager.train(batch), size)
+    with contextlib.closing(fed.batches(draw_batch, prefetch)) as batches:
+        paths["trainer"] = repeated(lambda: fed.train(batches.take(fed.step)), size)
+        done = await measured.interleave(paths, seconds, blocks, cpu_clock())
     return [summary(workload, path, done, size) for path in done]
 
 

@@ -241,6 +241,18 @@ def _free_bytes(folder: Path) -> int | None:
         return None
 
 
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The content of a checkpoint."""
+
+    state: TrainerState
+    tensors: Mapping[str, Tensor]
+
+    def copy(self) -> Snapshot:
+        """Return one that further steps do not change."""
+        return Snapshot(self.state, {name: each.clone() for name, each in self.tensors.items()})
+
+
 class Checkpoints:
     """Saves and restores one run's training.
 
@@ -315,12 +327,8 @@ class Checkpoints:
         every = self._run.trainer.checkpoint_every_steps
         return self._training.learner.step // every > (self._saved_step or 0) // every
 
-    def save(self) -> None:
-        """Write a checkpoint now.
-
-        Raises:
-            OSError: the folder cannot be written; earlier checkpoints are untouched.
-        """
+    def snapshot(self) -> Snapshot:
+        """Return the present state; on a CPU its tensors are the weights themselves."""
         learner, bucket = self._training.learner, self._training.bucket
         state = TrainerState(
             run=self._run.name,
@@ -334,18 +342,29 @@ class Checkpoints:
             seconds=learner.seconds,
             overfit=self._training.watch.state(),
         )
-        self._folder.write(state, learner.state(), self._epoch)
-        self._saved_step = learner.step
+        return Snapshot(state, learner.state())
 
-    def save_last(self, is_sound: Callable[[], bool]) -> None:
+    def save(self, snapshot: Snapshot | None = None) -> None:
+        """Write a checkpoint of the present state, or of an earlier one.
+
+        Raises:
+            OSError: the folder cannot be written; earlier checkpoints are untouched.
+        """
+        snapshot = self.snapshot() if snapshot is None else snapshot
+        self._folder.write(snapshot.state, snapshot.tensors, self._epoch)
+        self._saved_step = snapshot.state.step
+
+    def save_last(self, is_sound: Callable[[], bool], snapshot: Snapshot | None = None) -> None:
         """Save the steps since the last checkpoint before exit, unless training has diverged.
 
         Args:
             is_sound: returns whether training could go on from the present weights.
+            snapshot: the state to save; None: the present one.
         """
-        is_behind = self._saved_step not in (None, self._training.learner.step)
+        step = self._training.learner.step if snapshot is None else snapshot.state.step
+        is_behind = self._saved_step not in (None, step)
         if is_behind and is_sound():
-            self.save()
+            self.save(snapshot)
 
     def go_back(self, is_sound: Callable[[], bool]) -> None:
         """Go back to the newest checkpoint from which training can go on.

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import structlog
@@ -28,11 +31,28 @@ from zerofleet.prediction import VariantPrecision
 from zerofleet.services.trainer.checkpoints import TrainerStores
 from zerofleet.waiting import StoppedError
 
+_POLL_SECONDS = 1.0
+
 _log = structlog.get_logger()
+
+
+@dataclass(slots=True)
+class _Making:
+    """A model whose files are being made."""
+
+    version: int
+    step: int
+    metrics: Mapping[str, float]
+    make: Callable[[], Published]
+    future: Future[Published] | None = None  # None: not begun, or the disk refused it
+    doing: str = "the new model to be checked"
 
 
 class Publisher:
     """Publishes the network at fixed intervals, each step and each version once.
+
+    Training goes on while other processes check the model and make its variants. A thread waits for
+    them; it uses neither torch nor the database.
 
     Args:
         run: name of the run.
@@ -60,35 +80,44 @@ class Publisher:
         self.version = max((row.version for row in published), default=0)
         self._last_step = max((row.step for row in published), default=None)
         self._observations = golden_observations(spec)
+        self._making: _Making | None = None
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="publishing")
 
     def due(self, step: int) -> bool:
         """Return whether to publish now: at once if there is no model, then at each interval."""
-        if self._last_step is None:
-            return True
-        return step // self._every_steps > self._last_step // self._every_steps
+        last = self._last_step if self._making is None else self._making.step
+        return last is None or step // self._every_steps > last // self._every_steps
 
-    def publish(
+    @property
+    def is_busy(self) -> bool:
+        """Whether a model is being made or waits for ``finish``."""
+        return self._making is not None
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether ``finish`` would not wait."""
+        future = None if self._making is None else self._making.future
+        return future is not None and future.done()
+
+    def begin(
         self,
         network: Network,
         step: int,
         metrics: Mapping[str, float],
         variants: VariantRequest | None = None,
-    ) -> Published:
-        """Publish the network as the run's next version: its files first, then its row.
+    ) -> None:
+        """Begin to make the files of the run's next version; ``finish`` publishes it.
 
         Args:
-            network: the weights after ``step`` steps.
+            network: the weights after ``step`` steps; they may change once this returns.
             step: number of steps, stored in the row.
             metrics: the newest figures, stored in the row.
             variants: variants to make in addition to the fp32 file; None: none.
 
         Raises:
-            IncompatibleModelError: the file does not load or disagrees with the network.
-            OSError: the folder cannot be written.
-            StoppedError: the process was told to stop before the version was published.
-            StoreUnavailableError: the bucket cannot be written; no row names this version.
-            StaleEpochError: another trainer has taken over.
+            IncompatibleModelError: the network cannot be exported.
         """
+        assert self._making is None
         version = self.version + 1
         portable = copy.deepcopy(network).cpu().eval()
         metadata = {
@@ -98,24 +127,77 @@ class Publisher:
             "step": str(step),
             "zerofleet": zerofleet.__version__,
         }
+        content = export_onnx(portable, self._spec.observation_bytes, metadata)
+        golden = golden_answers(portable, self._observations)
+        wanted = None if variants is None else replace(variants, waiting=self._work_on)
+        make = partial(publish, self._stores.models, content, version, golden, wanted=wanted)
+        self._making = _Making(version, step, metrics, make)
+        self._making.future = self._thread.submit(make)
+
+    def finish(self) -> Published:
+        """Wait for the files of the model that ``begin`` named, and publish it by its row.
+
+        Raises:
+            IncompatibleModelError: the file does not load or disagrees with the network.
+            OSError: the folder cannot be written; the next call tries again.
+            StoppedError: the process was told to stop before the version was published; the model
+                is still due.
+            StoreUnavailableError: the bucket cannot be written; no row names this version.
+            StaleEpochError: another trainer has taken over.
+        """
+        making = self._making
+        assert making is not None
         try:
-            published = publish(
-                self._stores.models,
-                export_onnx(portable, self._spec.observation_bytes, metadata),
-                version,
-                golden_answers(portable, self._observations),
-                wanted=variants,
-            )
-            self._record(version, step, metrics, published)
+            published = self._await(making)
+            self._record(making.version, making.step, making.metrics, published)
+        except OSError:
+            making.future = None
+            raise
+        except StoppedError:
+            raise
+        except BaseException:
+            self._making = None
+            raise
         finally:
             self._stores.waits.end("variants")
-        self.version, self._last_step = version, step
-        _log.info("model_published", version=version, step=step, sha256=published.sha256)
+        self._making = None
+        self.version, self._last_step = making.version, making.step
+        named = {"version": making.version, "step": making.step, "sha256": published.sha256}
+        _log.info("model_published", **named)
         return published
 
     def pass_over(self, step: int) -> None:
         """Publish nothing for this step; the next interval tries again."""
         self._last_step = step
+
+    def close(self) -> None:
+        """End the thread. A model that is not published leaves Triton's entry as it was."""
+        self._thread.shutdown()
+        making, self._making = self._making, None
+        if making is None or making.future is None or making.future.exception() is not None:
+            return
+        try:
+            self._give_back(making.version)
+        except StoreUnavailableError as error:
+            self._warn_of_entry(making.version, error)
+
+    def _await(self, making: _Making) -> Published:
+        if making.future is None:
+            making.future = self._thread.submit(making.make)
+        while not wait([making.future], timeout=_POLL_SECONDS).done:
+            self._stores.waits.begin("variants", making.doing, "running")
+        return making.future.result()
+
+    def _work_on(self, precision: str) -> None:
+        """Note the variant that the thread waits for.
+
+        Raises:
+            StoppedError: the process was told to stop.
+        """
+        assert self._making is not None
+        self._making.doing = f"the {precision} model to be made"
+        if self._stores.stop.is_set():
+            raise StoppedError
 
     def _record(
         self, version: int, step: int, metrics: Mapping[str, float], published: Published
@@ -132,9 +214,13 @@ class Publisher:
             try:
                 self._give_back(version)
             except StoreUnavailableError as error:
-                _log.warning("triton_entry_not_restored", version=version, reason=str(error))
+                self._warn_of_entry(version, error)
             raise
         published.recorded()
+
+    @staticmethod
+    def _warn_of_entry(version: int, error: Exception) -> None:
+        _log.warning("triton_entry_not_restored", version=version, reason=str(error))
 
     def _give_back(self, version: int) -> None:
         """Restore Triton's entry to the file of the trainer that published this version."""
@@ -151,7 +237,7 @@ class VariantRequests:
         spec: the run's game.
         window: source of the positions.
         sample_seed: returns the seed of a draw for a purpose, at the present step.
-        stores: stores whose waits show which variant is being made.
+        stores: stores whose heartbeats show what the inference replicas run on.
     """
 
     def __init__(
@@ -185,7 +271,7 @@ class VariantRequests:
             precisions,
             Positions(calibration, check),
             Bounds(settings.max_policy_kl, settings.max_value_difference),
-            self._making,
+            lambda precision: None,  # the publisher watches it
         )
 
     def _precisions(self) -> tuple[VariantPrecision, ...]:
@@ -238,16 +324,6 @@ class VariantRequests:
             )
             for variant in variants
         }
-
-    def _making(self, precision: str) -> None:
-        """Report that a variant is being made, which takes a while.
-
-        Raises:
-            StoppedError: the process was told to stop.
-        """
-        self._stores.waits.begin("variants", f"the {precision} model to be made", "running")
-        if self._stores.stop.is_set():
-            raise StoppedError
 
     def _draw(self, split: Split, positions: int) -> NDArray[np.uint8]:
         seed = self._sample_seed(f"variants/{split}")

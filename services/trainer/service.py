@@ -37,13 +37,18 @@ STUCK_SECONDS = 600.0
 # After this time the heartbeat reports that a step or a publication takes long.
 SLOW_SECONDS = 30.0
 
+# Parts of messages of torch, CUDA, cuDNN and cuBLAS.
+_NO_MEMORY = ("out of memory", "allocate memory", "not enough memory", "ALLOC_FAILED")
+_GPU_FAILED = ("CUDA error", "cuDNN error", "CUBLAS_STATUS", "CUDNN_STATUS")
+
 _log = structlog.get_logger()
 
 
 async def serve(run: RunConfig, settings: ProcessSettings, stop: asyncio.Event) -> None:
     """Train until ``stop`` is set: alone, or as one of the processes that torchrun started.
 
-    One thread does all of torch's work. This event loop only sends heartbeats and serves metrics.
+    One thread does all of torch's work, except copying batches to a GPU. This event loop only sends
+    heartbeats and serves metrics.
 
     Raises:
         ConfigError: a person must fix something; the message says what.
@@ -176,10 +181,9 @@ class TrainerThread:
             self._team.dismiss()
             raise
         except (MemoryError, RuntimeError) as error:
-            # torch reports a lack of memory as a RuntimeError whose text says so.
-            is_memory = isinstance(error, MemoryError) or "memory" in str(error)
-            if is_memory and self._team.size == 1:
-                raise out_of_memory(run, error) from error
+            failure = explained(run, error)
+            if failure is not None and self._team.size == 1:
+                raise failure from error
             raise
         # After any other error the team may be in the middle of a step and would not receive this.
         # Its processes end with the connection.
@@ -211,18 +215,31 @@ class TrainerThread:
         self._health.tick()
 
 
-def out_of_memory(run: RunConfig, error: Exception) -> ZerofleetError:
-    """Return an error that names the keys that decide how much memory the trainer needs."""
+def explained(run: RunConfig, error: Exception) -> ZerofleetError | None:
+    """Return what to do after an error of torch; None if it is not known.
+
+    A lack of memory names the keys that decide how much memory the trainer needs. After another
+    error of a GPU this process cannot use it any longer, so its supervisor must restart it.
+    """
     reason = (str(error).splitlines() or [type(error).__name__])[0]
-    network = run.network
-    smaller = f"network.channels = {network.channels} or network.blocks = {network.blocks}"
-    if network.is_own:
-        smaller = f"the sizes of the network {network.name}"
-    return ZerofleetError(
-        f"the trainer ran out of memory ({reason}): lower trainer.batch_size = "
-        f"{run.trainer.batch_size}, trainer.window_positions = {run.trainer.window_positions} or, "
-        f"in a new run, {smaller}"
-    )
+    # torch reports most errors as a RuntimeError whose text says what failed.
+    if isinstance(error, MemoryError) or any(word in str(error) for word in _NO_MEMORY):
+        network = run.network
+        smaller = f"network.channels = {network.channels} or network.blocks = {network.blocks}"
+        if network.is_own:
+            smaller = f"the sizes of the network {network.name}"
+        return ZerofleetError(
+            f"the trainer ran out of memory ({reason}): lower trainer.batch_size = "
+            f"{run.trainer.batch_size}, trainer.window_positions = {run.trainer.window_positions} "
+            f"or, in a new run, {smaller}"
+        )
+    if any(word in str(error) for word in _GPU_FAILED):
+        return ZerofleetError(
+            f"the trainer's GPU failed ({reason}): the trainer ends, and continues from the last "
+            "checkpoint once it is restarted. If this repeats, look for the reason in the output "
+            "of nvidia-smi and of dmesg"
+        )
+    return None
 
 
 _METRIC_PREFIX = "zerofleet_trainer"

@@ -13,8 +13,9 @@ from zerofleet.database import Resignations, Restarts
 from zerofleet.errors import IncompatibleModelError, StoreUnavailableError
 from zerofleet.fleet.figures import ABSURD_LOSS, DemandFigures, TrainerFigures
 from zerofleet.learning.learner import Learner
+from zerofleet.learning.measurement import TrainBatch
 from zerofleet.learning.window import Demand, Window, sample_seed
-from zerofleet.services.trainer.checkpoints import Resumed, TrainerStores
+from zerofleet.services.trainer.checkpoints import Resumed, Snapshot, TrainerStores
 from zerofleet.services.trainer.forgetting import Forgetting, HeldGames
 from zerofleet.services.trainer.publishing import Publisher, VariantRequests
 from zerofleet.services.trainer.recorder import Recorder, TensorBoard
@@ -76,8 +77,10 @@ class Trainer:
         self._forgetting = Forgetting(
             run, stores.database, stores.models, resumed.epoch, folder=stores.data_folder
         )
+        self._batches = self._learner.batches(self._draw)
         self._publish_backoff = Backoff(1.0, 60.0)
         self._publish_after = 0.0  # monotonic clock
+        self._before_model: Snapshot | None = None  # at the step of the model being made
         self._unpublished = ""  # why a model that is due is not published yet
         self._window_read = False
         self._stepped: float | None = None  # when the last step began, monotonic clock
@@ -106,20 +109,43 @@ class Trainer:
         _log.info("trainer_started", step=self.step, epoch=self._epoch)
         stop = self._stores.stop
         try:
-            self._refill()
-            while not stop.is_set():
-                self._turn()
-        except StoppedError:
-            pass
+            try:
+                self._refill()
+                while not stop.is_set():
+                    self._turn()
+            except StoppedError:
+                pass
+            self._save_last()
+        except BaseException:
+            stop.set()  # the model that is being made is given up
+            raise
         finally:
+            self._batches.close()
+            self._publisher.close()
             if self._tensorboard is not None:
                 self._tensorboard.close()
-        self._checkpoints.save_last(self._is_sound)
         _log.info("trainer_stopped", step=self.step)
+
+    def _save_last(self) -> None:
+        """Save before exit, but no step beyond an unpublished model."""
+        before_model = self._before_model
+        if self._publisher.is_busy:
+            try:
+                self._record_publication()
+                before_model = None
+            except (StoppedError, OSError) as error:
+                _log.info("model_given_up", reason=str(error) or "the trainer stops")
+            except StoreUnavailableError as error:
+                before_model = None
+                _log.warning("model_postponed", reason=str(error))
+        else:
+            before_model = None
+        self._checkpoints.save_last(self._is_sound, before_model)
 
     def _refill(self) -> None:
         """Read the whole window before training, so as not to train on its oldest part alone."""
         self._publish_if_due()
+        self._finish_publication()
         while not self._stores.stop.is_set() and self._read():
             read = self._window.trained.positions
             self._lack(f"the training window to load: {read:,} positions so far", "running")
@@ -131,6 +157,8 @@ class Trainer:
         """Run one round: everything that is due, then one step or one wait."""
         self._stores.turned()
         if self._checkpoints.due and self._is_sound():
+            # A restart must find the model's step ahead, not behind.
+            self._finish_publication()
             folder = self._stores.checkpoints.folder
             self._stores.on_disk("checkpoint folder", folder, self._checkpoints.save)
         self._publish_if_due()
@@ -231,7 +259,9 @@ class Trainer:
         """Read one page of games; the next one follows at once while there are more."""
         was_page = self._stores.ask(self._window.read_page)
         self._stores.ask(self._window.record_rejections)
-        if not was_page:
+        if was_page:
+            self._batches.discard()
+        else:
             self._next_poll = time.monotonic() + POLL_SECONDS
         return was_page
 
@@ -250,46 +280,82 @@ class Trainer:
             # A store that was down for a night must not use up the budget.
             self._learner.seconds += min(now - self._stepped, _LONGEST_GAP_SECONDS)
         self._stepped = now
-        self._learner.train(self._window.sample(size, self._sample_seed("train")))
+        self._learner.train(self._batches.take(self._learner.step))
         self._training.bucket.draw(size)
         if self._learner.step % self._run.trainer.metrics_every_steps == 0:
             self._recorder.measure()
+
+    def _draw(self, step: int) -> TrainBatch:
+        """Draw the batch of a step; a thread of ``Batches`` may call this."""
+        seed = sample_seed(self._run.seed, "train", step)
+        return self._window.sample(self._run.trainer.batch_size, seed)
 
     def _sample_seed(self, purpose: str) -> int:
         return sample_seed(self._run.seed, purpose, self._learner.step)
 
     def _publish_if_due(self) -> None:
-        """Publish if a model is due; while the model store is down, train on and back off."""
-        if not self._publisher.due(self.step) or time.monotonic() < self._publish_after:
+        """Publish the model that is ready, and begin to make the next one if it is due.
+
+        While the model store is down, train on and back off.
+        """
+        publisher = self._publisher
+        if publisher.is_ready or (publisher.is_busy and publisher.due(self.step)):
+            self._finish_publication()
+        if not publisher.due(self.step) or time.monotonic() < self._publish_after:
             return
+        learner = self._learner
         try:
             # Check the store first, because making variants takes minutes.
             self._stores.models.check()
-            self._stores.on_disk("model folder", self._stores.models.staging, self._publish)
+            figures, variants = self._model_figures(), self._variants.request()
+            publisher.begin(learner.published, learner.step, figures, variants)
         except StoreUnavailableError as error:
-            pause = self._publish_backoff.delay()
-            self._publish_after = time.monotonic() + pause
-            self._unpublished = f"the store of models: {error}"
-            _log.warning("model_postponed", seconds=round(pause, 1), reason=str(error))
+            self._postpone(error)
+        except IncompatibleModelError as error:
+            self._refuse(learner.step, error)
+        else:
+            self._before_model = self._checkpoints.snapshot().copy()
+            if not publisher.version:
+                self._finish_publication()  # nothing can begin without a first model
+
+    def _finish_publication(self) -> None:
+        """Wait for the model that is being made, if there is one, and publish it."""
+        if not self._publisher.is_busy:
+            return
+        try:
+            folder = self._stores.models.staging
+            self._stores.on_disk("model folder", folder, self._record_publication)
+        except StoreUnavailableError as error:
+            self._postpone(error)
         else:
             if self._unpublished:
                 _log.info("model_store_answers")
             self._publish_backoff.reset()
             self._unpublished = ""
+            self._before_model = None
 
-    def _publish(self) -> None:
-        learner = self._learner
+    def _record_publication(self) -> None:
+        assert self._before_model is not None
+        step = self._before_model.state.step
         try:
-            published = self._publisher.publish(
-                learner.published, learner.step, self._model_figures(), self._variants.request()
-            )
+            published = self._publisher.finish()
         except IncompatibleModelError as error:
-            if not self._publisher.version:
-                raise  # nothing can begin without a first model
-            _log.error("model_not_published", step=learner.step, reason=str(error))
-            self._publisher.pass_over(learner.step)
+            self._refuse(step, error)
         else:
             self._variants.report(self._publisher.version, published.variants)
+
+    def _refuse(self, step: int, error: IncompatibleModelError) -> None:
+        if not self._publisher.version:
+            raise error  # nothing can begin without a first model
+        _log.error("model_not_published", step=step, reason=str(error))
+        self._publisher.pass_over(step)
+
+    def _postpone(self, error: StoreUnavailableError) -> None:
+        pause = self._publish_backoff.delay()
+        self._publish_after = time.monotonic() + pause
+        self._unpublished = f"the store of models: {error}"
+        self._before_model = None
+        _log.warning("model_postponed", seconds=round(pause, 1), reason=str(error))
 
     @property
     def _learner(self) -> Learner:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
@@ -34,6 +35,7 @@ from zerofleet.local.postgres_cluster import find_programs
 from zerofleet.models.folder import ModelFolder
 from zerofleet.models.session import ModelSession
 from zerofleet.records import GameRecord, is_held_out
+from zerofleet.services.trainer import publishing
 from zerofleet.services.trainer.checkpoints import CheckpointFolder, Checkpoints
 
 pytestmark = pytest.mark.slow
@@ -283,6 +285,38 @@ def test_stopped_in_the_middle_it_goes_on_from_the_same_step(surroundings: Surro
     surroundings.submit(range(200))
     for models in (2, 3, 4):
         surroundings.train_until(lambda models=models: len(surroundings.steps()) >= models)
+    assert surroundings.steps() == [PUBLISH * i for i in range(len(surroundings.steps()))]
+
+
+def test_a_model_that_is_being_made_at_a_stop_is_published_from_its_step(
+    surroundings: Surroundings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Training goes on meanwhile, and the last checkpoint is of the model's step."""
+    values = a_run(checkpoint_every_steps=1_000).model_dump(
+        include={"name", "game", "network", "trainer"}, exclude_unset=True
+    )
+    values |= {"preset": "plain", "precision": {"variants": ["int8"], "max_policy_kl": 10.0}}
+    surroundings.run = run_from_values(values)
+    surroundings.submit(range(200))
+    publish = publishing.publish
+
+    def endless(*arguments: Any, wanted: Any) -> Any:
+        while arguments[2] > 1:
+            wanted.waiting("int8")
+            threading.Event().wait(0.01)
+        return publish(*arguments, wanted=wanted)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(publishing, "publish", endless)
+
+        def is_further() -> bool:
+            beat = surroundings.beat()
+            return beat is not None and beat.progress > PUBLISH + 5
+
+        surroundings.train_until(is_further)
+    assert surroundings.steps() == [0]
+    assert surroundings.saved_step() == PUBLISH
+    surroundings.train_until(lambda: len(surroundings.steps()) >= 3)
     assert surroundings.steps() == [PUBLISH * i for i in range(len(surroundings.steps()))]
 
 

@@ -5,6 +5,7 @@ from threading import Event
 
 import numpy as np
 import pytest
+import torch
 
 from zerofleet.config import NetworkSection
 from zerofleet.database import Database
@@ -14,10 +15,12 @@ from zerofleet.learning import make_network
 from zerofleet.learning.export import GOLDEN_POSITIONS, golden_observations
 from zerofleet.models.folder import ModelFolder
 from zerofleet.models.session import ModelSession
+from zerofleet.models.variant import Bounds, Positions, VariantRequest
 from zerofleet.network import Network
+from zerofleet.services.trainer import publishing
 from zerofleet.services.trainer.checkpoints import CheckpointFolder, TrainerStores
 from zerofleet.services.trainer.publishing import Publisher
-from zerofleet.waiting import Waits
+from zerofleet.waiting import StoppedError, Waits
 
 SPEC = spec("tic_tac_toe")
 
@@ -39,6 +42,11 @@ def epoch(database: Database) -> int:
     return database.acquire_fence("test", "trainer")
 
 
+def publish(publisher: Publisher, network: Network, step: int, metrics: dict[str, float]) -> None:
+    publisher.begin(network, step, metrics)
+    publisher.finish()
+
+
 def a_network(seed: int = 1) -> Network:
     return make_network(SPEC, NetworkSection(blocks=1, channels=8), seed)
 
@@ -48,9 +56,9 @@ def test_a_model_is_due_at_once_and_then_at_each_interval(
 ) -> None:
     publisher = a_publisher(tmp_path, database, epoch)
     assert publisher.due(0)
-    publisher.publish(a_network(), 0, {})
+    publish(publisher, a_network(), 0, {})
     assert [publisher.due(step) for step in (0, 9, 10, 11, 20)] == [False, False, True, True, True]
-    publisher.publish(a_network(2), 11, {"train_policy_loss": 2.0})
+    publish(publisher, a_network(2), 11, {"train_policy_loss": 2.0})
     assert [publisher.due(step) for step in (11, 19, 20)] == [False, False, True]
     publisher.pass_over(20)
     assert not publisher.due(29)
@@ -62,12 +70,12 @@ def test_a_model_is_due_at_once_and_then_at_each_interval(
 def test_a_restarted_publisher_knows_what_was_published(
     tmp_path: Path, database: Database, epoch: int
 ) -> None:
-    a_publisher(tmp_path, database, epoch).publish(a_network(), 30, {})
+    publish(a_publisher(tmp_path, database, epoch), a_network(), 30, {})
     again = a_publisher(tmp_path, database, epoch)
     assert not again.due(20)  # the checkpoint may be older than the newest model
     assert not again.due(30)
     assert again.due(40)
-    again.publish(a_network(2), 40, {})
+    publish(again, a_network(2), 40, {})
     assert [row.version for row in database.models("test")] == [1, 2]
 
 
@@ -76,8 +84,8 @@ def test_equal_weights_of_two_versions_are_two_files(
 ) -> None:
     publisher = a_publisher(tmp_path, database, epoch)
     network = a_network()
-    publisher.publish(network, 0, {})
-    publisher.publish(network, 10, {})
+    publish(publisher, network, 0, {})
+    publish(publisher, network, 10, {})
     assert database.models("test")[0].sha256 != database.models("test")[1].sha256
     folder = ModelFolder(tmp_path, "test")
     for row in database.models("test"):
@@ -92,10 +100,10 @@ def test_a_network_that_cannot_be_used_is_not_published(
     for parameter in network.policy_head.parameters():
         parameter.data.mul_(1e6)  # logits beyond float16
     with pytest.raises(IncompatibleModelError):
-        publisher.publish(network, 0, {})
+        publish(publisher, network, 0, {})
     assert database.models("test") == []
     assert not any(path.is_file() for path in tmp_path.rglob("*"))
-    publisher.publish(a_network(), 1, {})
+    publish(publisher, a_network(), 1, {})
     assert [row.version for row in database.models("test")] == [1]
 
 
@@ -104,9 +112,76 @@ def test_a_replaced_trainer_leaves_its_successors_entry_in_place(
 ) -> None:
     replaced = a_publisher(tmp_path, database, epoch)
     successor = a_publisher(tmp_path, database, database.acquire_fence("test", "trainer"))
-    successor.publish(a_network(1), 0, {})
+    publish(successor, a_network(1), 0, {})
     with pytest.raises(StaleEpochError):
-        replaced.publish(a_network(2), 0, {})
+        publish(replaced, a_network(2), 0, {})
+    entry = tmp_path / "test" / "1" / "model.onnx"
+    assert entry.read_bytes() == ModelFolder(tmp_path, "test").read_verified(
+        database.models("test")[0].sha256
+    )
+
+
+def test_a_model_is_made_while_its_network_trains_on(
+    tmp_path: Path, database: Database, epoch: int
+) -> None:
+    publisher, network = a_publisher(tmp_path, database, epoch), a_network()
+    publisher.begin(network, 0, {})
+    with torch.no_grad():
+        for parameter in network.parameters():
+            parameter.fill_(torch.nan)
+    assert publisher.is_busy
+    assert not publisher.due(9)
+    assert publisher.due(10)
+    assert publisher.version == 0
+    published = publisher.finish()
+    assert not publisher.is_busy
+    assert not publisher.is_ready
+    [model] = database.models("test")
+    assert (model.version, model.step, model.sha256) == (1, 0, published.sha256)
+    content = ModelFolder(tmp_path, "test").read_verified(model.sha256)
+    assert np.isfinite(ModelSession(content, SPEC).run(np.zeros((1, 4), np.uint8))[1]).all()
+
+
+def test_after_an_error_of_the_disk_the_same_model_is_made_again(
+    tmp_path: Path, database: Database, epoch: int
+) -> None:
+    publisher = a_publisher(tmp_path, database, epoch)
+    (tmp_path / "blobs").write_text("no folder")
+    publisher.begin(a_network(), 0, {})
+    with pytest.raises(OSError, match="blobs"):
+        publisher.finish()
+    assert publisher.is_busy
+    (tmp_path / "blobs").unlink()
+    publisher.finish()
+    assert [row.version for row in database.models("test")] == [1]
+
+
+def test_a_stop_gives_up_the_variant_that_is_being_made(
+    tmp_path: Path, database: Database, epoch: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publisher = a_publisher(tmp_path, database, epoch)
+    publisher._stores.stop.set()
+    drawn = np.zeros((1, SPEC.observation_bytes), np.uint8)
+    wanted = VariantRequest(("int8",), Positions(drawn, drawn), Bounds(1.0, 1.0), str)
+    # As the real one does after a second.
+    monkeypatch.setattr(publishing, "publish", lambda *_, wanted: wanted.waiting("int8"))  # pyright: ignore
+    publisher.begin(a_network(), 0, {}, wanted)
+    with pytest.raises(StoppedError):
+        publisher.finish()
+    assert publisher.is_busy  # it is still due from its own step
+    publisher.close()
+    publisher.close()
+    assert database.models("test") == []
+
+
+def test_a_replaced_trainer_that_ends_leaves_its_successors_entry_in_place(
+    tmp_path: Path, database: Database, epoch: int
+) -> None:
+    replaced = a_publisher(tmp_path, database, epoch)
+    successor = a_publisher(tmp_path, database, database.acquire_fence("test", "trainer"))
+    publish(successor, a_network(1), 0, {})
+    replaced.begin(a_network(2), 0, {})
+    replaced.close()
     entry = tmp_path / "test" / "1" / "model.onnx"
     assert entry.read_bytes() == ModelFolder(tmp_path, "test").read_verified(
         database.models("test")[0].sha256

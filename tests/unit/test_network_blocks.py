@@ -91,7 +91,8 @@ def test_every_parameter_learns_and_is_under_the_l2_term(
         assert parameter.grad.abs().sum() > 0, name
     momentum.clear()
     before = {name: parameter.detach().clone() for name, parameter in parameters.items()}
-    momentum.step(0.5)  # no gradient but that of 0.25 * |theta|^2, which is theta / 2
+    momentum.prepare(0.5)
+    momentum.step()  # no gradient but that of 0.25 * |theta|^2, which is theta / 2
     for name, parameter in parameters.items():
         torch.testing.assert_close(parameter.detach(), 0.75 * before[name], msg=name)
 

@@ -121,7 +121,8 @@ def test_each_group_takes_the_steps_of_an_optimizer_with_its_settings(name: str)
         for step in range(4):
             gradient = torch.randn(optimizer.gradient.shape, generator=generator)
             optimizer.gradient.copy_(gradient)
-            optimizer.step(rates(step), step)
+            optimizer.prepare(rates(step), step)
+            optimizer.step()
         return {key: each.clone() for key, each in net.state_dict().items()}
 
     found = trained(lambda _: 0.1, 0.01, grouped=True)

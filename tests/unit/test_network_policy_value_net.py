@@ -160,7 +160,8 @@ def test_momentum_goes_where_the_written_out_loss_goes() -> None:
     velocities = [torch.zeros_like(weight) for weight in weights]
     for observations in random_batches(3):
         go_backward(observations, ours)
-        momentum.step(0.05)
+        momentum.prepare(0.05)
+        momentum.step()
         loss = some_loss(reference, observations) + l2_penalty(weights, 0.01)
         with torch.no_grad():
             gradients = torch.autograd.grad(loss, weights)
@@ -179,7 +180,8 @@ def test_adamw_goes_where_torchs_own_goes() -> None:
     for steps, observations in enumerate(random_batches(5)):
         go_backward(observations, ours, reference)
         rate = 0.01 / (1 + steps)
-        optimizer.step(rate, steps)
+        optimizer.prepare(rate, steps)
+        optimizer.step()
         theirs.param_groups[0]["lr"] = rate
         theirs.step()
         theirs.zero_grad()
@@ -200,7 +202,8 @@ def test_muon_goes_where_torchs_own_goes_and_momentum_moves_all_but_kernels() ->
     for steps, observations in enumerate(random_batches(5)):
         go_backward(observations, ours, reference)
         rate = 0.01 / (1 + steps)
-        muon.step(rate, steps)
+        muon.prepare(rate, steps)
+        muon.step()
         for matrix, kernel in zip(matrices, kernels, strict=True):
             assert kernel.grad is not None
             matrix.grad = kernel.grad.flatten(1)
@@ -265,7 +268,8 @@ def test_learns_a_fixed_set_of_positions(section: dict[str, Any]) -> None:
     for _ in range(150):
         parts = data_losses(network.outputs(observations), targets)
         (parts["policy"] + parts["value"]).backward()
-        momentum.step(0.05)
+        momentum.prepare(0.05)
+        momentum.step()
     with torch.no_grad():
         policy_logits, value = network.eval().predict(observations)
     assert torch.equal(policy_logits.argmax(1), actions)

@@ -66,3 +66,31 @@ def test_a_full_disk_is_an_error_with_the_folder_and_what_is_free(tmp_path: Path
     assert (said["event"], said["folder"]) == ("disk_refuses", str(folder))
     assert said["free_bytes"] > 0
     assert str(stores.waits) == f"the checkpoint folder {folder}: No space left on device"
+
+
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        ("CUDA out of memory. Tried to allocate 2.00 GiB.", r"lower trainer\.batch_size = 256"),
+        ("CUDA error: out of memory\nmore", r"lower trainer\.batch_size = 256"),
+        ("CUDA error: an illegal memory access was encountered\nmore", "the trainer's GPU failed"),
+        ("CUDA error: unspecified launch failure", "continues from the last checkpoint once"),
+        ("cuDNN error: CUDNN_STATUS_EXECUTION_FAILED", "the trainer's GPU failed"),
+        ("shape '[3]' is invalid for input of size 4", None),
+    ],
+)
+def test_an_error_of_a_gpu_ends_the_trainer_with_one_line(
+    message: str, expected: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError(message)
+
+    run = run_from_values({"name": "failing", "game": "tic_tac_toe"})
+    monkeypatch.setattr(service, "take_over", fail)
+    checkpoints = cast("Any", SimpleNamespace(folder=Path()))
+    thread = TrainerThread(run, NOTHING, NOTHING, checkpoints, NOTHING, Team(), NOTHING)
+    with pytest.raises(ZerofleetError if expected else RuntimeError, match=expected) as raised:
+        thread.train()
+    if expected:
+        assert "\n" not in str(raised.value)
+        assert cast("ZerofleetError", raised.value).exit_code == 1  # which is restarted

@@ -201,13 +201,13 @@ def test_a_gradient_that_overflows_changes_no_weight() -> None:
     learner = trained(2, mixed_precision="fp16")
     scale = learner._precision.loss_scale
     assert scale is not None
-    scale.scale = 2.0**120
+    scale.scale.fill_(2.0**120)
     before = [parameter.detach().clone() for parameter in learner.network.parameters()]
     learner.train(batch(2))
     after = list(learner.network.parameters())
     assert all(torch.equal(*pair) for pair in zip(before, after, strict=True))
     assert scale.scale == 2.0**119
-    scale.scale = 2.0**10
+    scale.scale.fill_(2.0**10)
     learner.train(batch(3))
     assert not all(torch.equal(*p) for p in zip(before, learner.network.parameters(), strict=True))
 

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import ctypes
+import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
-from typing import Literal
+from typing import Literal, cast
 
+import structlog
 import torch
 from torch import Tensor, nn
 
 from zerofleet.config import RunConfig
 from zerofleet.errors import ConfigError
 from zerofleet.fleet.figures import Measurement
+from zerofleet.learning.batches import GPU_DEPTH, Batches
 from zerofleet.learning.build import (
     checked_groups,
     checked_losses,
@@ -20,6 +23,7 @@ from zerofleet.learning.build import (
     missing_targets_hint,
     widest,
 )
+from zerofleet.learning.captured import CapturedStep
 from zerofleet.learning.loss import LossScale, l2_penalty
 from zerofleet.learning.measurement import TracedBatch, TrainBatch, measurement
 from zerofleet.learning.optimizer import AdamW, Momentum, Muon, WeightAverage
@@ -31,6 +35,7 @@ _MAIN = ("policy", "value")
 _BF16_CHANNELS = 32  # channels from which a network gains by bf16 on a CPU
 # Constants of mallopt in glibc's malloc.h.
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
+_log = structlog.get_logger()
 _MOST_KEPT = 1 << 30  # bytes
 _LARGEST_KEPT = 32 << 20  # bytes; glibc accepts no larger value
 
@@ -46,7 +51,7 @@ class Precision:
         self._device = device
         self.dtype = _dtype(wanted, device, channels)
         # bf16 has float32's range; only fp16 loses small gradients
-        self.loss_scale = LossScale() if self.dtype is torch.float16 else None
+        self.loss_scale = LossScale(device) if self.dtype is torch.float16 else None
 
     def predict(self, network: Callable[[Tensor], Outputs], observations: Tensor) -> Outputs:
         """Return the network's outputs in float32, computed in this precision."""
@@ -61,9 +66,13 @@ class Precision:
         """Return the loss to differentiate."""
         return loss if self.loss_scale is None else loss * self.loss_scale.scale
 
-    def unscale(self, gradient: Tensor) -> bool:
-        """Undo ``scaled`` in the gradient, in place; return whether the gradient can be used."""
-        return self.loss_scale is None or self.loss_scale.unscale(gradient)
+    def unscale(self, gradient: Tensor) -> Tensor | None:
+        """Undo ``scaled`` in the gradient, in place.
+
+        Returns:
+            Bool scalar on the device: whether the gradient can be used. None: it always can.
+        """
+        return None if self.loss_scale is None else self.loss_scale.unscale(gradient)
 
 
 def keep_freed_memory() -> None:
@@ -118,15 +127,25 @@ class Learner:
     kind of CPU with one number of threads. With a budget of minutes, ``seconds`` must also be the
     same.
 
-    The process keeps the memory that its steps free (``keep_freed_memory``).
+    The process keeps the memory that its steps free (``keep_freed_memory``). On a GPU one CUDA
+    graph holds the step up to the new weights. There is none if several processes train, if
+    ``trainer.compile`` is set, or for a network of your own.
 
     Args:
         spec: the game's board and actions.
         run: network, seed and the trainer's settings.
         team: the processes that train together; by default this one alone.
+        captures: whether a CUDA graph may hold the step.
     """
 
-    def __init__(self, spec: BoardShape, run: RunConfig, team: Team | None = None) -> None:
+    def __init__(
+        self,
+        spec: BoardShape,
+        run: RunConfig,
+        team: Team | None = None,
+        *,
+        captures: bool = True,
+    ) -> None:
         keep_freed_memory()
         self._settings = settings = run.trainer
         self._team = team or Team()
@@ -149,11 +168,38 @@ class Learner:
         average_decay = settings.average_decay
         self._average = WeightAverage(self.network, average_decay) if average_decay else None
         self._running_figures = _running_figures(self.network)
-        self._gradient_norm: Tensor | None = None
+        # Written by each step, and read only when it is recorded.
+        self._gradient_norm = torch.full((), torch.nan, device=self._team.device)
         self._auxiliary_losses: Mapping[str, Tensor] = {}
         self._forward = self.network.outputs
         if settings.compile:
             self._forward = torch.compile(self._forward)  # pyright: ignore[reportUnknownMemberType]
+        self._captured: CapturedStep | None = None
+        if self.device.type == "cuda" and captures and not settings.compile:
+            if self._team.size > 1:
+                _log.info("step_not_captured", reason=f"{self._team.size} processes train")
+            elif run.network.is_own:
+                # A graph would repeat what its Python code, such as a counter, did in one step.
+                _log.info("step_not_captured", reason="the network is a class of your own")
+            else:
+                self._captured = CapturedStep(self._take_step)
+
+    @property
+    def device(self) -> torch.device:
+        """Device of the weights and of each batch."""
+        return self._team.device
+
+    def batches(self, draw: Callable[[int], TrainBatch], depth: int | None = None) -> Batches:
+        """Return a source of batches for ``train``; the caller must close it.
+
+        Args:
+            draw: returns the batch of a step; see ``Batches``.
+            depth: batches to draw ahead; by default as many as this device gains by.
+        """
+        is_gpu = self.device.type == "cuda"
+        depth = (GPU_DEPTH if is_gpu else 0) if depth is None else depth
+        # A team deals its shares from the memory of the host.
+        return Batches(draw, depth, self.device if self._team.size == 1 else None)
 
     @property
     def learning_rate(self) -> float:
@@ -172,32 +218,35 @@ class Learner:
 
     @property
     def gradient_norm(self) -> float | None:
-        """Norm of the last step's gradient of all losses, without the l2 term; None before it."""
-        return None if self._gradient_norm is None else self._gradient_norm.item()
+        """Norm of the last usable gradient of all losses, without the l2 term; None without one."""
+        norm = self._gradient_norm.item()
+        return None if math.isnan(norm) else norm
 
     @property
     def auxiliary_losses(self) -> dict[str, float]:
         """Return the losses of the last step's share of a batch, but policy and value, by name."""
         return {name: loss.item() for name, loss in self._auxiliary_losses.items()}
 
-    def train(self, batch: TrainBatch) -> None:
-        """Take one gradient step, together with the other processes of the team."""
-        self.train_on(self._team.deal(batch, self.seconds))
+    def train(self, batch: TrainBatch | Sequence[Tensor]) -> None:
+        """Take one gradient step, together with the other processes of the team.
 
-    def train_on(self, share: TrainBatch) -> None:
-        """Take one gradient step on this process's share of a batch."""
-        parts = self.losses_of(share)
-        self._auxiliary_losses = {name: parts[name].detach() for name in parts if name not in _MAIN}
-        loss = self.total(parts)
-        self._precision.scaled(loss).backward()  # pyright: ignore[reportUnknownMemberType]
-        gradient = self._optimizer.gradient
-        self._team.average([gradient])
-        if self._precision.unscale(gradient):
-            self._gradient_norm = gradient.square().sum().sqrt()
-            self._optimizer.step(self.learning_rate, self.step)
-        else:  # overflow of half precision: the batch is lost, the scale is lower
-            self._optimizer.clear()
-        self._team.average(self._running_figures)
+        Args:
+            batch: its columns as arrays; for one process alone also as tensors on ``device``.
+        """
+        if self._team.size == 1:
+            self.train_on(batch)
+        else:
+            self.train_on(self._team.deal(cast("TrainBatch", batch), self.seconds))
+
+    def train_on(self, share: TrainBatch | Sequence[Tensor]) -> None:
+        """Take one gradient step on this process's share of a batch.
+
+        Args:
+            share: its columns, as arrays or as tensors on ``device``.
+        """
+        self._optimizer.prepare(self.learning_rate, self.step)
+        take = self._captured or self._take_step
+        self._auxiliary_losses = take(self._tensors(share))
         self.step += 1
         self.samples += len(share[0]) * self._team.size
         every = self._settings.average_every_steps
@@ -205,9 +254,34 @@ class Learner:
             # until the first snapshot the average is the network itself
             self._average.add(self.network, max(1, self.step // every))
 
+    def _take_step(self, columns: Sequence[Tensor]) -> Mapping[str, Tensor]:
+        """Take one gradient step without reading anything from the device.
+
+        Args:
+            columns: a batch on the device.
+
+        Returns:
+            The losses except policy and value by name, each a scalar on the device.
+        """
+        parts = self._losses(columns)
+        self._precision.scaled(self.total(parts)).backward()  # pyright: ignore[reportUnknownMemberType]
+        gradient = self._optimizer.gradient
+        self._team.average([gradient])
+        usable = self._precision.unscale(gradient)
+        norm = gradient.square().sum().sqrt()
+        if usable is not None:  # after an overflow of half precision the batch is lost
+            norm = torch.where(usable, norm, self._gradient_norm)
+        self._gradient_norm.copy_(norm)
+        self._optimizer.step(usable)
+        self._team.average(self._running_figures)
+        return {name: parts[name].detach() for name in parts if name not in _MAIN}
+
     def losses_of(self, share: TrainBatch) -> dict[str, Tensor]:
         """Return the network's losses on a batch by name, each a scalar."""
-        observations, policy_target, value_target, *drawn = self._tensors(share)
+        return self._losses(self._tensors(share))
+
+    def _losses(self, columns: Sequence[Tensor]) -> dict[str, Tensor]:
+        observations, policy_target, value_target, *drawn = columns
         outputs = self._precision.predict(self._forward, observations)
         targets = Targets(policy_target, value_target, self._named_targets(drawn))
         return checked_losses(self.network, outputs, targets)
@@ -347,10 +421,9 @@ class Learner:
             for name, average in zip(names, averages, strict=True)
         }
 
-    def _tensors(self, batch: TrainBatch) -> Sequence[Tensor]:
+    def _tensors(self, batch: TrainBatch | Sequence[Tensor]) -> Sequence[Tensor]:
         return [
-            torch.from_numpy(column).to(self._team.device, non_blocking=True)  # pyright: ignore[reportUnknownMemberType]
-            for column in batch
+            torch.as_tensor(column).to(self._team.device, non_blocking=True) for column in batch
         ]
 
 

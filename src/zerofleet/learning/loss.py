@@ -80,35 +80,40 @@ class LossScale:
     """A factor on the loss: halved when gradients overflow, doubled after a time without overflow.
 
     Micikevicius et al. 2018 (arXiv 1710.03740), section 3.2. Only powers of two are used, so that
-    scaling and unscaling round nothing.
+    scaling and unscaling round nothing. The factor stays on the device, where each step changes it.
+
+    Args:
+        device: device of the loss and its gradient.
     """
 
-    def __init__(self) -> None:
-        self.scale = FIRST_SCALE
-        self.clean_steps = 0  # without overflow since the last change of the scale
+    def __init__(self, device: torch.device | None = None) -> None:
+        # float64, because the factor may exceed float32 before a gradient overflows
+        self._state = torch.tensor([FIRST_SCALE, 0.0], dtype=torch.float64, device=device)
+        self.scale, self.clean_steps = self._state[0], self._state[1]
+        """Scalars: the factor, and the steps without overflow since its last change."""
 
-    def unscale(self, gradient: Tensor) -> bool:
+    def unscale(self, gradient: Tensor) -> Tensor:
         """Divide the gradient by the scale, in place.
 
         Args:
             gradient: ``[weights]``, of the scaled loss.
 
         Returns:
-            Whether it is finite; otherwise it cannot be used, and the scale is halved.
+            Bool scalar on the device: whether the gradient is finite. Otherwise it cannot be used,
+                and the scale is halved.
         """
         gradient.div_(self.scale)
-        if not bool(torch.isfinite(gradient).all()):
-            self.scale, self.clean_steps = self.scale / 2, 0
-            return False
-        self.clean_steps += 1
-        if self.clean_steps == GROWTH_STEPS:
-            self.scale, self.clean_steps = self.scale * 2, 0
-        return True
+        is_finite = torch.isfinite(gradient).all()
+        clean_steps = torch.where(is_finite, self.clean_steps + 1, 0.0)
+        grows = clean_steps == GROWTH_STEPS
+        self.scale.mul_(torch.where(is_finite, torch.where(grows, 2.0, 1.0), 0.5))
+        self.clean_steps.copy_(torch.where(grows, 0.0, clean_steps))
+        return is_finite
 
     def state(self) -> Tensor:
         """Return ``[2]`` float64: the scale and the clean steps."""
-        return torch.tensor([self.scale, float(self.clean_steps)], dtype=torch.float64)
+        return self._state.clone()
 
     def restore(self, state: Tensor) -> None:
         """Continue from ``state()``."""
-        self.scale, self.clean_steps = float(state[0]), int(state[1])
+        self._state.copy_(state)

@@ -12,6 +12,8 @@ import math
 from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, chain
 
 import torch
 from torch import Tensor, nn
@@ -23,18 +25,29 @@ from zerofleet.network import Network, ParameterGroup
 class _Optimizer(ABC):
     """The weights and their gradient as vectors; subclasses implement the step.
 
+    ``prepare`` writes the numbers of the next step to the device. ``step`` reads nothing back, so
+    that a CUDA graph can hold it.
+
     Args:
         parameters: moved into one vector; their shapes, strides and values stay. Do not move them
             to another device afterwards.
         groups: groups of these parameters; factors of a parameter without a group are 1.
+        order: the parameters in the order of the vector; by default their own.
     """
 
     def __init__(
-        self, parameters: Iterable[nn.Parameter], groups: Sequence[ParameterGroup] = ()
+        self,
+        parameters: Iterable[nn.Parameter],
+        groups: Sequence[ParameterGroup] = (),
+        order: Sequence[nn.Parameter] | None = None,
     ) -> None:
         self._parameters = list(parameters)
-        size = sum(parameter.numel() for parameter in self._parameters)
-        self._weights = torch.empty(size, device=self._parameters[0].device)
+        sizes = [parameter.numel() for parameter in self._parameters]
+        ordered = self._parameters if order is None else order
+        ends = accumulate(parameter.numel() for parameter in ordered)
+        first = {id(each): end - each.numel() for each, end in zip(ordered, ends, strict=True)}
+        self._offsets = [first[id(each)] for each in self._parameters]
+        self._weights = torch.empty(sum(sizes), device=self._parameters[0].device)
         self.gradient = torch.zeros_like(self._weights)
         """Gradient ``[weights]`` float32, to which ``backward`` adds; change it only in place."""
         for parameter, weights, gradient in zip(
@@ -43,6 +56,7 @@ class _Optimizer(ABC):
             weights.copy_(parameter.detach())
             parameter.data = weights
             parameter.grad = gradient  # backward adds to it
+        self._rate = torch.zeros((), device=self._weights.device)  # learning rate
         places = {id(each): _place(each) for each in self._parameters}
         # None: all factors are 1, and a step costs no more than without groups.
         self._rates: Tensor | None = None
@@ -74,39 +88,60 @@ class _Optimizer(ABC):
         Writing to them changes the optimizer.
         """
 
-    @abstractmethod
-    def step(self, learning_rate: float, steps: int) -> None:
-        """Move the weights against the gradient of ``backward``, and clear it.
+    def prepare(self, learning_rate: float, steps: int = 0) -> None:
+        """Write the numbers of the next step to the device.
 
         Args:
+            learning_rate: factor of the step.
             steps: number of steps before it.
+
+        Raises:
+            ConfigError: the schedule of a group returns no number of at least 0.
         """
-
-    def _move(self, direction: Tensor, learning_rate: float, steps: int) -> None:
-        """Move the weights against a direction ``[weights]``, at each group's rate."""
-        rates = self._rates_at(steps)
-        if rates is None:
-            self._weights.add_(direction, alpha=-learning_rate)
-        else:
-            self._weights.addcmul_(direction, rates, value=-learning_rate)
-
-    def _rates_at(self, steps: int) -> Tensor | None:
-        """Return the factors of the learning rate ``[weights]``; None: all are 1."""
+        self._rate.fill_(learning_rate)
         for group, places in self._schedules:
             factor = rate_factor(group, steps)
             check_factor(f"learning_rate_factor at step {steps}", factor)
             assert self._rates is not None
             _fill(self._rates, places, factor)
-        return self._rates
+
+    @torch.no_grad()
+    def step(self, usable: Tensor | None = None) -> None:
+        """Move the weights against the gradient of ``backward``, and clear it.
+
+        Args:
+            usable: bool scalar on the device. If it is false, weights and averages stay. None: the
+                gradient is usable.
+        """
+        vectors = [] if usable is None else [self._weights, *self._vectors()]
+        before = [vector.clone() for vector in vectors]
+        self._take()
+        for vector, kept in zip(vectors, before, strict=True):
+            assert usable is not None
+            vector.copy_(torch.where(usable, vector, kept))
+        self.clear()
+
+    @abstractmethod
+    def _take(self) -> None:
+        """Move the weights against the gradient."""
+
+    @abstractmethod
+    def _vectors(self) -> list[Tensor]:
+        """Return the averages of earlier gradients, each ``[weights]``."""
+
+    def _move(self, direction: Tensor) -> None:
+        """Move the weights against a direction ``[weights]``, at each group's rate."""
+        if self._rates is None:
+            self._weights.addcmul_(direction, self._rate, value=-1)
+        else:
+            self._weights.addcmul_(direction * self._rate, self._rates, value=-1)
 
     def _views(self, vector: Tensor) -> list[Tensor]:
         """Return the vector's parts in the parameters' shapes and memory layouts."""
-        views: list[Tensor] = []
-        offset = 0
-        for parameter in self._parameters:
-            views.append(vector.as_strided(parameter.shape, parameter.stride(), offset))
-            offset += parameter.numel()
-        return views
+        return [
+            vector.as_strided(parameter.shape, parameter.stride(), offset)
+            for parameter, offset in zip(self._parameters, self._offsets, strict=True)
+        ]
 
 
 class Momentum(_Optimizer):
@@ -125,6 +160,7 @@ class Momentum(_Optimizer):
         momentum: share of the velocity that is kept at each step.
         l2: weight c of the l2 term.
         groups: see ``_Optimizer``.
+        order: see ``_Optimizer``.
     """
 
     def __init__(
@@ -133,22 +169,23 @@ class Momentum(_Optimizer):
         momentum: float,
         l2: float,
         groups: Sequence[ParameterGroup] = (),
+        order: Sequence[nn.Parameter] | None = None,
     ) -> None:
-        super().__init__(parameters, groups)
+        super().__init__(parameters, groups, order)
         self._momentum = momentum
         self._l2 = l2
         self._velocity = torch.zeros_like(self._weights)
 
-    @torch.no_grad()
-    def step(self, learning_rate: float, steps: int = 0) -> None:
-        """See ``_Optimizer.step``."""
+    def _take(self) -> None:
         if self._decays is None:
             self.gradient.add_(self._weights, alpha=2 * self._l2)
         else:
             self.gradient.addcmul_(self._weights, self._decays, value=2 * self._l2)
         self._velocity.mul_(self._momentum).add_(self.gradient)
-        self._move(self._velocity, learning_rate, steps)
-        self.clear()
+        self._move(self._velocity)
+
+    def _vectors(self) -> list[Tensor]:
+        return [self._velocity]
 
     def averages(self) -> Mapping[str, list[Tensor]]:
         """The velocity."""
@@ -188,32 +225,52 @@ class AdamW(_Optimizer):
         self._weight_decay = weight_decay
         self._mean = torch.zeros_like(self._weights)
         self._square = torch.zeros_like(self._weights)
+        self._decay = torch.zeros_like(self._rate)  # learning_rate * weight_decay
+        self._kept = torch.zeros_like(self._rate)  # 1 - learning_rate * weight_decay
+        self._square_weight = torch.zeros_like(self._rate)  # 1 - 0.999^t
 
-    @torch.no_grad()
-    def step(self, learning_rate: float, steps: int) -> None:
-        """See ``_Optimizer.step``."""
+    def prepare(self, learning_rate: float, steps: int = 0) -> None:
+        """See ``_Optimizer.prepare``."""
+        super().prepare(learning_rate / (1 - self._beta ** (steps + 1)), steps)
+        self._decay.fill_(learning_rate * self._weight_decay)
+        self._kept.fill_(1 - learning_rate * self._weight_decay)
+        self._square_weight.fill_(1 - self._BETA_SQUARE ** (steps + 1))
+
+    def _take(self) -> None:
         self._mean.lerp_(self.gradient, 1 - self._beta)
         self._square.lerp_(self.gradient.square(), 1 - self._BETA_SQUARE)
-        root = (self._square / (1 - self._BETA_SQUARE ** (steps + 1))).sqrt_()
-        rate = learning_rate / (1 - self._beta ** (steps + 1))
-        root.add_(self._EPSILON)
-        rates, decays = self._rates_at(steps), self._decays
+        root = (self._square / self._square_weight).sqrt_().add_(self._EPSILON)
+        rates, decays = self._rates, self._decays
         if rates is None and decays is None:
-            self._weights.mul_(1 - learning_rate * self._weight_decay)
-            self._weights.addcdiv_(self._mean, root, value=-rate)
+            self._weights.mul_(self._kept).addcdiv_(self._mean * self._rate, root, value=-1)
         else:
             kept = torch.ones_like(self._weights) if decays is None else decays.clone()
-            kept.mul_(-learning_rate * self._weight_decay)
+            kept.mul_(-self._decay)
             step = self._mean / root
             if rates is not None:
                 kept.mul_(rates)
                 step.mul_(rates)
-            self._weights.mul_(kept.add_(1)).add_(step, alpha=-rate)
-        self.clear()
+            self._weights.mul_(kept.add_(1)).addcmul_(step, self._rate, value=-1)
+
+    def _vectors(self) -> list[Tensor]:
+        return [self._mean, self._square]
 
     def averages(self) -> Mapping[str, list[Tensor]]:
         """The means of gradients and of their squares."""
         return {"mean": self._views(self._mean), "square": self._views(self._square)}
+
+
+@dataclass(frozen=True, slots=True)
+class _Kernels:
+    """Kernels of one shape, which are neighbours in the vector of weights."""
+
+    place: slice
+    shape: tuple[int, int, int]  # kernels, rows and columns
+    decay: float | Tensor  # weight decay of all of them, or of each: ``[kernels, 1, 1]``
+
+    def part(self, vector: Tensor) -> Tensor:
+        """Return their part of a vector, as ``[kernels, rows, columns]``."""
+        return vector[self.place].view(self.shape)
 
 
 class Muon(Momentum):
@@ -227,7 +284,8 @@ class Muon(Momentum):
         W        = W - learning_rate * (s * orthogonal(g + momentum * velocity) + weight_decay * W)
 
     where ``orthogonal(U S V^T)`` is about ``U V^T`` and ``s = sqrt(max(1, rows / columns))``. All
-    other weights take the step of ``Momentum``, at the same rate.
+    other weights take the step of ``Momentum``, at the same rate. Kernels of one shape lie side by
+    side in the vector of weights, so that one operation works on all of them.
 
     Args:
         network: see ``_Optimizer`` for its parameters. Its ``matrices`` take such steps.
@@ -245,36 +303,45 @@ class Muon(Momentum):
         weight_decay: float,
         groups: Sequence[ParameterGroup] = (),
     ) -> None:
-        super().__init__(network.parameters(), momentum, l2, groups)
+        parameters = list(network.parameters())
         matrices = {id(each) for each in network.matrices()}
-        self._weight_decay = weight_decay
+        alike: dict[tuple[int, int], list[nn.Parameter]] = defaultdict(list)  # by rows and columns
+        for each in parameters:
+            if id(each) in matrices:
+                alike[len(each), each.numel() // len(each)].append(each)
+        others = [each for each in parameters if id(each) not in matrices]
+        order = [*chain.from_iterable(alike.values()), *others]
+        super().__init__(parameters, momentum, l2, groups, order)
         self._penalty = torch.full_like(self._weights, 2 * l2)
         if self._decays is not None:
             self._penalty *= self._decays
-        self._kernels: dict[tuple[int, int], list[slice]] = defaultdict(list)  # by rows and columns
-        for parameter in self._parameters:
-            if id(parameter) in matrices:
-                place, rows = _place(parameter), len(parameter)
-                self._kernels[rows, parameter.numel() // rows].append(place)
-                self._penalty[place] = 0
+        self._kernels: list[_Kernels] = []
+        for (rows, columns), kernels in alike.items():
+            places = [_place(each) for each in kernels]
+            place = slice(places[0].start, places[-1].stop)
+            self._penalty[place] = 0
+            decay: float | Tensor = weight_decay
+            if self._decays is not None:
+                factors = [float(self._decays[each.start]) for each in places]
+                each_decay = torch.tensor([weight_decay * factor for factor in factors])
+                decay = each_decay.view(-1, 1, 1).to(self._weights.device)
+            self._kernels.append(_Kernels(place, (len(kernels), rows, columns), decay))
 
-    @torch.no_grad()
-    def step(self, learning_rate: float, steps: int = 0) -> None:
-        """See ``_Optimizer.step``."""
+    def _take(self) -> None:
         self.gradient.addcmul_(self._weights, self._penalty)
         self._velocity.mul_(self._momentum).add_(self.gradient)
         step = self._velocity.clone()
-        for (rows, columns), places in self._kernels.items():
-            ahead = [self.gradient[at] + self._momentum * self._velocity[at] for at in places]
-            kernels = orthogonal(torch.stack(ahead).view(-1, rows, columns))
-            kernels *= max(1, rows / columns) ** 0.5
-            for at, kernel in zip(places, kernels, strict=True):
-                decay = self._weight_decay
-                if self._decays is not None:
-                    decay *= float(self._decays[at.start])
-                step[at] = kernel.flatten().add_(self._weights[at], alpha=decay)
-        self._move(step, learning_rate, steps)
-        self.clear()
+        for kernels in self._kernels:
+            _, rows, columns = kernels.shape
+            ahead = kernels.part(self.gradient) + self._momentum * kernels.part(self._velocity)
+            turned = orthogonal(ahead) * max(1, rows / columns) ** 0.5
+            weights = kernels.part(self._weights)
+            if isinstance(kernels.decay, Tensor):
+                turned.addcmul_(weights, kernels.decay)
+            else:
+                turned.add_(weights, alpha=kernels.decay)
+            kernels.part(step).copy_(turned)
+        self._move(step)
 
 
 def rate_factor(group: ParameterGroup, steps: int) -> float:

@@ -103,14 +103,15 @@ def check_in_child(staged: StagedModel, golden: Golden) -> Difference:
     """Let a process without torch load the file and compare its answers.
 
     Raises:
-        IncompatibleModelError: it refused, died, or took longer than ``CHECK_SECONDS``.
+        IncompatibleModelError: it refused, died twice, or took longer than ``CHECK_SECONDS``.
     """
+    command = ["zerofleet.models.check", str(staged.path), staged.sha256]
     try:
-        answer = _ask_child(
-            ["zerofleet.models.check", str(staged.path), staged.sha256],
-            golden.to_bytes(),
-            CHECK_SECONDS,
-        )
+        try:
+            answer = _ask_child(command, golden.to_bytes(), CHECK_SECONDS)
+        except _KilledError:
+            # The signal may have been for the whole group of processes, because the trainer stops.
+            answer = _ask_child(command, golden.to_bytes(), CHECK_SECONDS)
     except _ChildError as error:
         raise IncompatibleModelError(f"model not published: {error}") from error
     return Difference(**json.loads(answer))
@@ -161,6 +162,10 @@ class _ChildError(Exception):
     """A child process gave no answer; the message says why."""
 
 
+class _KilledError(_ChildError):
+    """A signal ended the child process."""
+
+
 def _ask_child(
     command: Sequence[str],
     content: bytes,
@@ -205,8 +210,8 @@ def _ask_child(
     if child.returncode != 0:
         waiting()  # SIGTERM may have ended the child and reached this process at the same time
         lines = complaint.decode("utf-8", "replace").strip().splitlines()
-        said = child.returncode > 0 and lines
-        raise _ChildError(
-            lines[-1] if said else f"{command[0]} ended with status {child.returncode}"
-        )
+        ended = f"{command[0]} ended with status {child.returncode}"
+        if child.returncode < 0:
+            raise _KilledError(ended)
+        raise _ChildError(lines[-1] if lines else ended)
     return answer
