@@ -111,6 +111,13 @@ def open_exam(page: Page, url: str) -> None:
     page.locator(".zf-board svg").first.wait_for()
 
 
+def open_mistakes(page: Page, url: str) -> None:
+    """Open the largest mistakes of the newest games."""
+    page.goto(f"{url}/mistakes")
+    page.locator(".zf-table tbody a").first.wait_for()
+    page.locator(".zf-board svg").first.wait_for()
+
+
 @dataclass(frozen=True, slots=True)
 class Picture:
     """A picture of one page of the dashboard.
@@ -132,6 +139,7 @@ PICTURES = (
     Picture("game_page", open_game),
     Picture("play_page", open_play),
     Picture("exam_page", open_exam),
+    Picture("mistakes_page", open_mistakes),
 )
 
 
@@ -140,6 +148,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, metavar="DIR", help="data folder of a run that exists")
     parser.add_argument("--minutes", type=float, default=10, help="how long to train [10]")
+    parser.add_argument(
+        "--only", metavar="NAME", choices=[each.name for each in PICTURES], help="make one picture"
+    )
     parser.add_argument("--into", type=Path, default=IMAGES, help="folder [docs/images]")
     options = parser.parse_args()
     chromium = shutil.which("chromium")
@@ -154,7 +165,7 @@ def main() -> int:
         )
         url = stack.enter_context(dashboard(data))
         source = source_of(data)
-        shots = photographs(url, Path(chromium))
+        shots = photographs(url, Path(chromium), options.only)
         print(f"from {source}")
         options.into.mkdir(parents=True, exist_ok=True)
         sizes = {}
@@ -244,13 +255,14 @@ def output_of(*command: str | Path) -> str:
     return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
 
 
-def photographs(url: str, chromium: Path) -> list[tuple[str, bytes]]:
-    """Return the name and the PNG file of each picture."""
+def photographs(url: str, chromium: Path, only: str | None) -> list[tuple[str, bytes]]:
+    """Return the name and the PNG file of each picture, or of the one with the name ``only``."""
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=list(OPTIONS))
-        return [(each.name, photograph(browser, url, each)) for each in PICTURES]
+        chosen = [each for each in PICTURES if only in (None, each.name)]
+        return [(each.name, photograph(browser, url, each)) for each in chosen]
 
 
 def photograph(browser: Browser, url: str, picture: Picture) -> bytes:
