@@ -295,9 +295,11 @@ void bind_search(nb::module_& module) {
               "of the improved policy.")
       .def_ro("network_value", &R::network_value, "Value before the search.")
       .def_ro("simulations", &R::simulations, "Sum of visit_counts.")
-      .def_ro("best_action", &R::best_action,
-              "Action of the best child; -1 while there are no actions. With PUCT it has the most "
-              "visits (ties go to the higher prior), with a Gumbel root it won the halving.");
+      .def_ro(
+          "best_action", &R::best_action,
+          "Action of the best child; -1 while there are no actions. With PUCT it has the highest "
+          "lower confidence bound (`lcb_stdevs`; 0: the most visits), with a Gumbel root it won "
+          "the halving.");
   nb::class_<PySearch>(module, "Search",
                        "Search of many independent positions.\n\n"
                        "A position may have more than one leaf in flight. Virtual loss keeps the\n"

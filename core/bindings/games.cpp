@@ -205,23 +205,24 @@ const char* name_of(const Names<Enum, kCount>& names, Enum value) {
 }
 
 void make_config(SearchConfig* self, int num_simulations, double full_search_share,
-                 std::optional<int> fast_simulations, double c_puct, const std::string& fpu,
-                 double fpu_reduction, std::optional<double> root_fpu_reduction,
-                 double root_policy_temperature, double root_policy_temperature_final,
-                 double root_policy_temperature_halflife, double dirichlet_fraction,
-                 std::optional<double> dirichlet_alpha, double forced_playouts,
-                 int min_child_visits, bool prune_targets, bool play_pruned,
+                 std::optional<int> fast_simulations, double c_puct, double c_puct_stdev_scale,
+                 const std::string& fpu, double fpu_reduction,
+                 std::optional<double> root_fpu_reduction, double root_policy_temperature,
+                 double root_policy_temperature_final, double root_policy_temperature_halflife,
+                 double dirichlet_fraction, std::optional<double> dirichlet_alpha,
+                 double forced_playouts, int min_child_visits, bool prune_targets, bool play_pruned,
                  const std::string& root, int gumbel_actions, double gumbel_scale,
                  double temperature, int temperature_moves, double temperature_final,
                  double temperature_halflife, int random_opening_plies, double random_opening_share,
-                 const std::string& opening_actions, double fork_share, double virtual_loss,
-                 bool prove_results, bool decisive_moves, bool reuse_tree, int cache_positions,
-                 bool random_symmetry) {
+                 const std::string& opening_actions, double fork_share, double lcb_stdevs,
+                 double virtual_loss, bool prove_results, bool decisive_moves, bool reuse_tree,
+                 int cache_positions, bool random_symmetry) {
   const SearchConfig config{
       .num_simulations = num_simulations,
       .full_search_share = full_search_share,
       .fast_simulations = fast_simulations,
       .c_puct = c_puct,
+      .c_puct_stdev_scale = c_puct_stdev_scale,
       .fpu = value_of(kFpuNames, "fpu", fpu),
       .fpu_reduction = fpu_reduction,
       .root_fpu_reduction = root_fpu_reduction,
@@ -245,6 +246,7 @@ void make_config(SearchConfig* self, int num_simulations, double full_search_sha
       .random_opening_share = random_opening_share,
       .opening_actions = value_of(kOpeningActionsNames, "opening_actions", opening_actions),
       .fork_share = fork_share,
+      .lcb_stdevs = lcb_stdevs,
       .virtual_loss = virtual_loss,
       .prove_results = prove_results,
       .decisive_moves = decisive_moves,
@@ -263,8 +265,9 @@ void bind_config(nb::module_& module) {
                 "sections.")
       .def("__init__", &make_config, nb::kw_only(), "num_simulations"_a = standard.num_simulations,
            "full_search_share"_a = standard.full_search_share, "fast_simulations"_a = nb::none(),
-           "c_puct"_a = standard.c_puct, "fpu"_a = "reduction",
-           "fpu_reduction"_a = standard.fpu_reduction, "root_fpu_reduction"_a = nb::none(),
+           "c_puct"_a = standard.c_puct, "c_puct_stdev_scale"_a = standard.c_puct_stdev_scale,
+           "fpu"_a = "reduction", "fpu_reduction"_a = standard.fpu_reduction,
+           "root_fpu_reduction"_a = nb::none(),
            "root_policy_temperature"_a = standard.root_policy_temperature,
            "root_policy_temperature_final"_a = standard.root_policy_temperature_final,
            "root_policy_temperature_halflife"_a = standard.root_policy_temperature_halflife,
@@ -280,15 +283,16 @@ void bind_config(nb::module_& module) {
            "random_opening_plies"_a = standard.random_opening_plies,
            "random_opening_share"_a = standard.random_opening_share,
            "opening_actions"_a = "uniform", "fork_share"_a = standard.fork_share,
-           "virtual_loss"_a = standard.virtual_loss, "prove_results"_a = standard.prove_results,
-           "decisive_moves"_a = standard.decisive_moves, "reuse_tree"_a = standard.reuse_tree,
-           "cache_positions"_a = standard.cache_positions,
+           "lcb_stdevs"_a = standard.lcb_stdevs, "virtual_loss"_a = standard.virtual_loss,
+           "prove_results"_a = standard.prove_results, "decisive_moves"_a = standard.decisive_moves,
+           "reuse_tree"_a = standard.reuse_tree, "cache_positions"_a = standard.cache_positions,
            "random_symmetry"_a = standard.random_symmetry,
            "Raises:\n    ValueError: a setting is invalid; the message names it.")
       .def_ro("num_simulations", &C::num_simulations)
       .def_ro("full_search_share", &C::full_search_share)
       .def_ro("fast_simulations", &C::fast_simulations)
       .def_ro("c_puct", &C::c_puct)
+      .def_ro("c_puct_stdev_scale", &C::c_puct_stdev_scale)
       .def_prop_ro("simulations_of_fast_search", &C::simulations_of_fast_search,
                    "fast_simulations, or else a tenth of num_simulations, at least 1.")
       .def_prop_ro("fpu", [](const C& c) { return name_of(kFpuNames, c.fpu); })
@@ -315,6 +319,7 @@ void bind_config(nb::module_& module) {
       .def_prop_ro("opening_actions",
                    [](const C& c) { return name_of(kOpeningActionsNames, c.opening_actions); })
       .def_ro("fork_share", &C::fork_share)
+      .def_ro("lcb_stdevs", &C::lcb_stdevs)
       .def_ro("virtual_loss", &C::virtual_loss)
       .def_ro("prove_results", &C::prove_results)
       .def_ro("decisive_moves", &C::decisive_moves)

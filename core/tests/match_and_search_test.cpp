@@ -52,6 +52,52 @@ void a_match_swaps_colours() {
   check_throws<std::invalid_argument>([&] { match->select(2); });
 }
 
+// The actions of all games of a match, one after another.
+std::vector<std::int16_t> match_actions(const SearchConfig& config) {
+  const auto match = make_match("connect_four", {{3}, {2, 4}, {0, 6, 1}}, {config, config}, 1);
+  HashPredictor predictor(match->row_shape());
+  std::vector<std::int16_t> actions;
+  while (!match->is_done()) {
+    for (const int side : {0, 1}) {
+      const auto rows = match->select(side);
+      if (!rows.empty()) match->backup(side, predictor.predict(rows, 1));
+    }
+    for (const GameColumns& game : match->take_finished()) {
+      actions.insert(actions.end(), game.action.begin(), game.action.end());
+    }
+  }
+  return actions;
+}
+
+void only_moves_of_a_puct_root_are_chosen_by_lower_bounds() {
+  SearchConfig by_visits = small_config();
+  by_visits.temperature = 0.0;
+  by_visits.gumbel_scale = 0.0;
+  SearchConfig by_bounds = by_visits;
+  by_bounds.lcb_stdevs = 5.0;
+  check(match_actions(by_bounds) != match_actions(by_visits));
+  by_visits.root = by_bounds.root = RootChoice::kGumbel;
+  check(match_actions(by_bounds) == match_actions(by_visits));
+}
+
+void self_play_never_chooses_by_lower_bounds() {
+  SearchConfig config = small_config();
+  config.temperature = 0.0;
+  config.full_search_share = 0.5;
+  const auto played = [&](double stdevs) {
+    config.lcb_stdevs = stdevs;
+    const auto engine = make_self_play("connect_four", 4, config, 1);
+    HashPredictor predictor(engine->row_shape());
+    std::vector<std::vector<std::int16_t>> games;
+    while (games.size() < 4) {
+      engine->backup(predictor.predict(engine->select(), 1));
+      for (const GameColumns& game : engine->take_finished()) games.push_back(game.action);
+    }
+    return games;
+  };
+  check(played(5.0) == played(0.0));
+}
+
 // With equal predictions, no noise and no chance both games of an opening are the same.
 void one_model_against_itself_plays_one_game_twice() {
   SearchConfig config = small_config();
@@ -270,6 +316,8 @@ int main() {
   return test::run({
       {"match", a_match_swaps_colours},
       {"one model twice", one_model_against_itself_plays_one_game_twice},
+      {"lower bounds in matches", only_moves_of_a_puct_root_are_chosen_by_lower_bounds},
+      {"no lower bounds in self-play", self_play_never_chooses_by_lower_bounds},
       {"match from outside", a_side_of_a_match_may_be_played_from_outside},
       {"match of two searches", each_side_of_a_match_searches_in_its_own_way},
       {"position search", a_position_search_returns_all_virtual_loss},

@@ -1,5 +1,6 @@
 #include "zerofleet/puct.h"
 
+#include <cmath>
 #include <vector>
 
 #include "check.h"
@@ -67,6 +68,21 @@ void first_play_values() {
   check_near(Puct(config).exploration(0), 1.5);
 }
 
+void exploration_follows_the_spread_of_values() {
+  SearchConfig config;
+  config.c_puct_stdev_scale = 0.5;
+  const Puct puct(config);
+  check_near(puct.stdev_factor(0.3f, 0.09f, 1.0f), 1.0);  // one value tells nothing
+  // Nine times 0.5: variance (2 * (0.25 + 0.16) + 2.25) / 10 - 0.25 = 0.057.
+  check_near(puct.stdev_factor(0.5f, 2.25f, 9.0f), 1 + 0.5 * (std::sqrt(0.057) / 0.4 - 1), 1e-5);
+  // Five wins and four losses: variance (2 * (1 / 81 + 0.16) + 9) / 10 - 1 / 81.
+  const double variance = (2 * (1.0 / 81 + 0.16) + 9) / 10 - 1.0 / 81;
+  check_near(puct.stdev_factor(1.0f / 9, 9.0f, 9.0f), 1 + 0.5 * (std::sqrt(variance) / 0.4 - 1),
+             1e-5);
+  // Rounded sums may say that the variance is negative.
+  check(puct.stdev_factor(0.5f, 249.9f, 1000.0f) > 0.5f);
+}
+
 void ties_take_the_first() {
   const Edges equal(std::vector<float>(19, 1.0f / 19), std::vector<std::int32_t>(19, 0),
                     std::vector<float>(19, 0.0f));
@@ -91,6 +107,7 @@ int main() {
       {"scores by hand", scores_by_hand},
       {"virtual loss by hand", virtual_loss_by_hand},
       {"first play values", first_play_values},
+      {"spread of values", exploration_follows_the_spread_of_values},
       {"ties take the first", ties_take_the_first},
       {"padding does not matter", what_lies_behind_the_last_edge_does_not_matter},
   });

@@ -366,6 +366,83 @@ void a_low_root_temperature_takes_the_best_prior() {
   check(leaf.position.ply() == 1 && search.tree().action[leaf.path[0]] == 3);
 }
 
+void a_lower_bound_by_hand() {
+  // Four visits with the values 1, 1, 0.5 and -0.5: mean 0.5, variance 2.5 / 4 - 0.25 = 0.375.
+  // The prior has the weight 1 / 16: variance 0.375 + 0.0625 / 4.0625, and 4.0625^2 / (4 + 1 / 256)
+  // visits that count.
+  check_near(lower_bound(4, 2.0, 2.5, 0.0), 0.5);
+  check_near(lower_bound(4, 2.0, 2.5, 2.0), 0.5 - 2.0 * std::sqrt(0.3903846154 / 4.1219512195));
+  // One visit says next to nothing: the prior weighs as much.
+  check_near(lower_bound(1, 0.9, 0.81, 1.0), 0.9 - std::sqrt(0.25), 1e-6);
+  check(lower_bound(100, 50.0, 25.0, 5.0) > 0.49);
+}
+
+// The root has five children: an uncertain favourite, a sure one, a promising one with few visits,
+// one that is lost, and one without visits.
+Tree tree_of_doubts(int few) {
+  const std::array<Action, 5> actions = {0, 1, 2, 3, 4};
+  const std::array<float, 5> priors = {0.4f, 0.2f, 0.2f, 0.1f, 0.1f};
+  Tree tree;
+  tree.add_node(actions, priors.data(), 0.0f, kFirstPlayer);
+  const auto visit = [&](EdgeId edge, NodeId child, int visits, float sum) {
+    tree.child[edge] = child;
+    tree.visit_count[edge] = visits;
+    tree.value_sum[edge] = sum;
+  };
+  // -1 of its own, then five wins and four losses for the first player: mean 0.2, squares 10.
+  const NodeId doubtful =
+      tree.add_node(std::span(actions).first(2), priors.data(), -1.0f, kSecondPlayer);
+  const EdgeId below = tree.first_edge[doubtful];
+  visit(below, tree.add_known(1.0f, kFirstPlayer), 5, -5.0f);
+  visit(below + 1, tree.add_known(-1.0f, kFirstPlayer), 4, 4.0f);
+  visit(0, doubtful, 10, 2.0f);
+  visit(1, tree.add_known(-0.15f, kSecondPlayer), 8, 1.2f);
+  visit(2, tree.add_known(-0.9f, kSecondPlayer), few, 0.9f * static_cast<float>(few));
+  const NodeId lost = tree.add_known(0.0f, kSecondPlayer);
+  tree.proof[lost] = Proof::kWin;
+  tree.proof[kRoot] = Proof::kOfChild;
+  visit(3, lost, 9, -9.0f);
+  return tree;
+}
+
+void the_safest_child_by_hand() {
+  const Tree tree = tree_of_doubts(1);
+  check_near(sum_of_squares(tree, 0), 10.0);
+  check_near(sum_of_squares(tree, 1), 8 * 0.15 * 0.15);
+  check_near(sum_of_squares(tree, 3), 9.0);  // as the proof says, not the node's value
+  check_near(sum_of_squares(tree, 4), 0.0);
+  // Without doubts the mean decides: 0.2 before 0.15. A single visit is less than 15% of ten.
+  check(view_of(tree).safest_child(0.01) == 0);
+  // One standard error: 0.2 - 0.31 and 0.15 - 0.02.
+  check(view_of(tree).safest_child(1.0) == 1);
+  check(view_of(tree).most_visited_child() == 0);
+  // Two visits count: 0.9 - 0.21. Five standard errors are 1.06, and 0.08 for the sure child.
+  const Tree more = tree_of_doubts(2);
+  check(view_of(more).safest_child(1.0) == 2);
+  check(view_of(more).safest_child(5.0) == 1);
+}
+
+void a_puct_root_plays_what_its_plan_says() {
+  const Tree tree = tree_of_doubts(1);
+  const RootView view = view_of(tree);
+  std::vector<float> priors(tree.prior.begin(), tree.prior.begin() + 5);
+  std::vector<std::int32_t> weights;
+  view.open_visits(weights);
+  Random random(1);
+  const auto root_with = [&](double stdevs) {
+    PuctRoot root;
+    root.start(priors, view.edges, {.num_simulations = 28, .lcb_stdevs = stdevs}, 0, random);
+    return root;
+  };
+  check(root_with(0.0).best(view) == 0);
+  check(root_with(0.0).choose(view, weights, 0.0, random) == 0);
+  check(root_with(5.0).best(view) == 1);
+  check(root_with(5.0).choose(view, weights, 0.0, random) == 1);
+  std::array<int, 5> chosen = {};  // at a temperature the visits decide: 10, 8 and 1
+  for (int i = 0; i < 1'900; ++i) ++chosen[root_with(5.0).choose(view, weights, 1.0, random)];
+  check(chosen[0] > 900 && chosen[1] > 700 && chosen[2] > 50 && chosen[3] + chosen[4] == 0);
+}
+
 }  // namespace
 }  // namespace zerofleet
 
@@ -386,5 +463,8 @@ int main() {
       {"Gumbel and temperature", a_gumbel_target_is_of_the_priors_that_the_network_gave},
       {"value of a Gumbel root", a_gumbel_root_is_worth_what_its_policy_is},
       {"low root temperature", a_low_root_temperature_takes_the_best_prior},
+      {"lower bound", a_lower_bound_by_hand},
+      {"safest child", the_safest_child_by_hand},
+      {"move choice of a PUCT root", a_puct_root_plays_what_its_plan_says},
   });
 }

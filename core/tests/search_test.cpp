@@ -7,6 +7,7 @@
 #include "position_reference.h"
 #include "zerofleet/games.h"
 #include "zerofleet/replay_moves.h"
+#include "zerofleet/root_view.h"
 
 namespace zerofleet {
 namespace {
@@ -52,6 +53,9 @@ void check_tree(const Search<G>& search) {
       check(std::abs(tree.value_sum[edge]) <= static_cast<float>(tree.visit_count[edge]) + 1e-3f);
       if (node == kRoot) root_value += tree.value_sum[edge];
       if (tree.child[edge] == kUnexpanded) continue;
+      const double squares = sum_of_squares(tree, edge);  // no variance is negative
+      check(squares <= tree.visit_count[edge] + 1e-3);
+      check(squares * tree.visit_count[edge] >= tree.value_sum[edge] * tree.value_sum[edge] - 1e-2);
       ++nodes_reached;
       const NodeId child = tree.child[edge];
       double value = tree.value[child];  // W of an edge is minus all that its node has seen
@@ -133,6 +137,37 @@ void invariants_hold_along_random_games() {
         check_tree(search);
       }
     }
+  }
+}
+
+// The stored sums are those of the subtrees, with proofs and after a move too.
+void sums_of_squares_are_kept() {
+  SearchConfig config;
+  config.c_puct_stdev_scale = 0.85;
+  config.prove_results = true;
+  const Puct puct(config);
+  Tree scratch;
+  Search<TicTacToe> search;
+  Random random(3);
+  while (!search.root().is_terminal()) {
+    const int visits = search.root_visits() + 60;
+    while (!search.is_expanded() || (search.root_visits() < visits && !search.is_proven())) {
+      Leaf<TicTacToe> leaf;
+      if (search.select<false>(puct, leaf) == Selected::kTerminal) continue;
+      search.expand(leaf, prediction_of(leaf.position));
+      if (leaf.depth == 0) search.start_root({}, random);
+    }
+    const Tree& tree = search.tree();
+    double at_root = tree.value[kRoot] * tree.value[kRoot];
+    for (EdgeId edge = 0; edge < tree.num_edges(); ++edge) {
+      if (tree.child[edge] == kUnexpanded) continue;
+      check_near(tree.square_sum[tree.child[edge]], sum_of_squares(tree, edge), 1e-2);
+      if (edge < tree.edge_count[kRoot]) at_root += sum_of_squares(tree, edge);
+    }
+    // A root that was proven before its move was played has the squares of its result.
+    if (!search.is_proven()) check_near(tree.square_sum[kRoot], at_root, 1e-2);
+    search.advance_root(search.root().legal_actions()[0], scratch);
+    if (search.is_expanded()) search.start_root({}, random);
   }
 }
 
@@ -270,6 +305,7 @@ int main() {
       {"a tree by hand", a_tree_by_hand},
       {"invariants, tic-tac-toe", invariants_hold_along_random_games<TicTacToe>},
       {"invariants, Connect Four", invariants_hold_along_random_games<ConnectFour>},
+      {"sums of squares", sums_of_squares_are_kept},
       {"kept subtree", a_new_root_keeps_its_subtree_exactly},
       {"unvisited action", an_action_never_visited_starts_an_empty_tree},
       {"forced win", a_forced_win_is_found},

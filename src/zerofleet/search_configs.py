@@ -28,6 +28,10 @@ _DETERMINISTIC: dict[str, Any] = {
 """Settings of the core that are random unless they are switched off. No other key of
 ``[selfplay]`` explores until it is set."""
 
+BY_DOUBTS = {"lcb_stdevs": 5.0, "c_puct_stdev_scale": 0.85}
+"""KataGo's values of what a PUCT root of a client's search has in place of a Gumbel root's choice:
+moves by the lower confidence bound of their values, and exploration by the spread of values."""
+
 _MOST_OPENING_PLIES = 24  # unless the run file says otherwise
 
 _OF_PLAY = {
@@ -58,10 +62,16 @@ def opening_plies(run: RunConfig) -> int:
     return plies
 
 
-def match_search(section: SearchSection, num_simulations: int) -> SearchConfig:
-    """Return the search of matches, ratings and exams: full and deterministic."""
+def match_search(section: SearchSection, num_simulations: int, **of_clients: float) -> SearchConfig:
+    """Return the search of matches, ratings and exams: full and deterministic.
+
+    Args:
+        section: the run file's section.
+        num_simulations: simulations for each move.
+        of_clients: settings named as in ``BY_DOUBTS``; benchmarks compare them.
+    """
     values: dict[str, Any] = (
-        section.model_dump() | _DETERMINISTIC | {"num_simulations": num_simulations}
+        section.model_dump() | _DETERMINISTIC | of_clients | {"num_simulations": num_simulations}
     )
     return SearchConfig(**values)
 
@@ -79,11 +89,17 @@ def served_search(section: SearchSection, num_simulations: int) -> SearchConfig:
     """Return the search of a client's request: full, with noise only if the client asks for it.
 
     The root is PUCT whatever the run trains with: people read visits as the search's preference.
-    Sequential halving at a Gumbel root visits good and bad actions equally often.
+    Sequential halving at a Gumbel root visits good and bad actions equally often. A run with a
+    Gumbel root, whose choice weighs values, gets ``BY_DOUBTS`` instead.
     """
-    values: dict[str, Any] = section.model_dump() | {
-        "root": "puct",
-        "num_simulations": num_simulations,
-        "cache_positions": min(section.cache_positions, num_simulations),
-    }
+    doubts = BY_DOUBTS if section.root == "gumbel" else {}
+    values: dict[str, Any] = (
+        section.model_dump()
+        | doubts
+        | {
+            "root": "puct",
+            "num_simulations": num_simulations,
+            "cache_positions": min(section.cache_positions, num_simulations),
+        }
+    )
     return SearchConfig(**values)

@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
 from numpy.typing import NDArray
 from zerofleet_core import (
     GameColumns,
@@ -175,6 +177,31 @@ def test_results_of_a_search_are_arrays_over_the_legal_actions() -> None:
     assert len(result.principal_variations) == 7
     assert over.actions.size == 0
     assert (over.best_action, over.root_value, over.simulations) == (-1, -1.0, 0)
+
+
+@given(
+    actions=st.lists(st.integers(0, 6), max_size=12),
+    stdevs=st.sampled_from([0.0, 0.5, 5.0, 1e9]),
+    simulations=st.integers(1, 60),
+)
+def test_the_best_action_has_its_share_of_the_visits(
+    actions: list[int], stdevs: float, simulations: int
+) -> None:
+    state, played = State("connect_four", []), []
+    for action in actions:
+        if not state.is_terminal and action in state.legal_actions():
+            state.apply(action)
+            played.append(action)
+    assume(not state.is_terminal)
+    config = SearchConfig(num_simulations=simulations, lcb_stdevs=stdevs)
+    search = Search("connect_four", [played], config, 1)
+    predict = predictor("connect_four")
+    while not search.done:
+        search.backup(*predict(search.select()), 1)
+    (result,) = search.results()
+    best = result.actions.tolist().index(result.best_action)
+    counts = result.visit_counts
+    assert counts[best] >= (0.15 if stdevs else 1.0) * counts.max()
 
 
 def test_a_side_of_a_match_may_be_played_from_outside() -> None:

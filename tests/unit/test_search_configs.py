@@ -7,6 +7,8 @@ from zerofleet_core import SearchConfig
 
 from zerofleet.config import RunConfig, SearchSection, Section, SelfplaySection, run_from_values
 from zerofleet.search_configs import (
+    BY_DOUBTS,
+    PLAIN_SEARCH,
     match_search,
     selfplay_search,
     served_search,
@@ -86,7 +88,7 @@ def test_a_key_of_the_core_is_of_one_section() -> None:
     assert not set(SearchSection.model_fields) & set(SelfplaySection.model_fields)
     assert set(SearchSection.model_fields) <= set(KEYS)
     named = set(SearchSection.model_fields) | set(SelfplaySection.model_fields)
-    assert set(KEYS) <= named
+    assert set(KEYS) == (set(KEYS) & named) | set(BY_DOUBTS)
 
 
 def test_nothing_in_a_match_explores() -> None:
@@ -115,6 +117,8 @@ def test_nothing_in_a_match_explores() -> None:
         "min_child_visits": 0,
         "prune_targets": False,
         "play_pruned": True,
+        "lcb_stdevs": 0.0,
+        "c_puct_stdev_scale": 0.0,
     }
 
 
@@ -134,6 +138,24 @@ def test_a_client_searches_as_the_run_says_at_a_puct_root(root: str) -> None:
     for key in set(SearchSection.model_fields) - {"num_simulations", "root"}:
         assert getattr(search, key) == pytest.approx(getattr(section, key)), key
     assert match_search(section, 20).root == root
+
+
+def test_only_clients_of_a_run_with_a_gumbel_root_search_by_doubts() -> None:
+    def doubts(search: SearchConfig) -> dict[str, float]:
+        return {key: getattr(search, key) for key in BY_DOUBTS}
+
+    none = dict.fromkeys(BY_DOUBTS, 0.0)
+    gumbel, puct = SearchSection(root="gumbel"), SearchSection(root="puct")
+    assert doubts(served_search(gumbel, 20)) == BY_DOUBTS
+    for search in (
+        served_search(puct, 20),
+        match_search(gumbel, 20),
+        match_search(puct, 20),
+        match_search(PLAIN_SEARCH, 20),
+        selfplay_search(run_with(gumbel, PLAY)),
+    ):
+        assert doubts(search) == none
+    assert doubts(match_search(puct, 20, lcb_stdevs=2.0)) == none | {"lcb_stdevs": 2.0}
 
 
 def test_a_client_that_asks_for_noise_gets_the_core_s() -> None:

@@ -116,7 +116,7 @@ class Match final : public MatchEngine {
     Way(const Rules<G>& rules, const SearchConfig& searched, std::size_t games)
         : config(searched),
           puct(searched),
-          plan(plain_plan(searched, searched.num_simulations)),
+          plan(playing_plan(searched)),
           queue(rules, searched, games) {}
 
     SearchConfig config;

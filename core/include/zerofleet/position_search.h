@@ -32,7 +32,7 @@ class PositionSearch final : public PositionSearchEngine {
       : rules_(rules),
         num_simulations_(config.num_simulations),
         puct_(config),
-        plan_(plain_plan(config, config.num_simulations)),
+        plan_(playing_plan(config)),
         leaves_per_position_(options.leaves_per_position),
         queue_(rules, config, positions.size() * leaves_per_position_,
                positions.size() * (static_cast<std::size_t>(num_simulations_) + 1)) {

@@ -25,6 +25,7 @@ struct EdgeWindow {
 struct Puct {
   explicit Puct(const SearchConfig& config)
       : c_puct(static_cast<float>(config.c_puct)),
+        stdev_scale(static_cast<float>(config.c_puct_stdev_scale)),
         fpu_reduction(static_cast<float>(config.fpu_reduction)),
         virtual_loss(static_cast<float>(config.virtual_loss)),
         fpu(config.fpu),
@@ -37,6 +38,21 @@ struct Puct {
     return c_puct * std::sqrt(std::max(total_visits, 1.0f));
   }
 
+  // Factor of c_puct at a node, given the mean, the sum of squares and the number of the values
+  // that came back: 1 where their standard deviation is kUsualStdev, which two more values have at
+  // first (KataGo, docs/KataGoMethods.md, "Dynamic Variance-Scaled cPUCT").
+  float stdev_factor(float mean, float square_sum, float count) const {
+    constexpr float kUsualStdev = 0.4f;
+    constexpr float kUsualCount = 2.0f;
+    if (count <= 1.0f) return 1.0f;
+    const float square = mean * mean;
+    const float squares = std::max(square_sum, square * count);
+    const float variance = (kUsualCount * (square + kUsualStdev * kUsualStdev) + squares) /
+                               (kUsualCount + count - 1.0f) -
+                           square;
+    return 1.0f + stdev_scale * (std::sqrt(variance) / kUsualStdev - 1.0f);
+  }
+
   // Q of an untried action at a node, given the node's value and the prior mass tried so far.
   float unvisited_value(float node_value, float visited_prior, float reduction) const {
     if (fpu == Fpu::kZero) return 0.0f;
@@ -44,6 +60,7 @@ struct Puct {
   }
 
   float c_puct;
+  float stdev_scale;
   float fpu_reduction;
   float virtual_loss;
   Fpu fpu;

@@ -156,11 +156,15 @@ class PuctRoot {
   // The child to play, drawn from `weights` at a temperature.
   int choose(const RootView& root, std::span<const std::int32_t> weights, double temperature,
              Random& random) const {
+    if (temperature == 0.0 && plan_.lcb_stdevs > 0.0) return best(root);
     return choose_child(weights, root.network_priors(), temperature, random);
   }
 
-  // The child to play without chance: the most visited one.
-  int best(const RootView& root) const { return root.most_visited_child(); }
+  // The child to play without chance.
+  int best(const RootView& root) const {
+    if (plan_.lcb_stdevs > 0.0) return root.safest_child(plan_.lcb_stdevs);
+    return root.most_visited_child();
+  }
 
  private:
   RootPlan plan_;

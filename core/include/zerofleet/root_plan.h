@@ -25,15 +25,26 @@ struct RootPlan {
   // nullopt: PUCT. A Gumbel root ignores noise, policy temperature, forced visits and pruning.
   std::optional<GumbelPlan> gumbel = {};
 
+  // Standard errors of the lower confidence bound that chooses the child to play without chance; 0:
+  // the most visited child. A Gumbel root ignores it.
+  double lcb_stdevs = 0.0;
+
   bool forces_visits() const { return forced_playouts > 0.0f || min_child_visits > 0; }
 };
 
-// A search whose result is only played, not learnt: matches, analysis, fast moves of self-play.
+// A search whose result is only played, not learnt: fast moves of self-play.
 inline RootPlan plain_plan(const SearchConfig& config, int num_simulations) {
   RootPlan plan{.num_simulations = num_simulations};
   if (config.root == RootChoice::kGumbel) {
     plan.gumbel = {.actions = config.gumbel_actions, .scale = 0.0};
   }
+  return plan;
+}
+
+// A search that looks for the best move and does not explore: matches, exams, analysis.
+inline RootPlan playing_plan(const SearchConfig& config) {
+  RootPlan plan = plain_plan(config, config.num_simulations);
+  plan.lcb_stdevs = config.lcb_stdevs;
   return plan;
 }
 

@@ -1,8 +1,11 @@
 // The root of a search, as the policy that chooses there sees it.
 #pragma once
 
+#include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <vector>
 
@@ -12,6 +15,43 @@
 #include "zerofleet/tree.h"
 
 namespace zerofleet {
+
+// Sum of the squared values that an edge's visits brought back: the counterpart of its `value_sum`.
+// It is computed from the subtree, so that the tree need not store it.
+inline double sum_of_squares(const Tree& tree, EdgeId top) {
+  double sum = 0.0;
+  std::vector<EdgeId> edges = {top};
+  while (!edges.empty()) {
+    const EdgeId edge = edges.back();
+    edges.pop_back();
+    const NodeId node = tree.child[edge];
+    if (node == kUnexpanded) continue;
+    const bool is_certain = tree.is_proven(node);
+    const double value =
+        static_cast<double>(is_certain ? tree.proven_value(node) : tree.value[node]);
+    if (is_certain || tree.edge_count[node] == 0) {
+      sum += value * value * tree.visit_count[edge];
+      continue;
+    }
+    sum += value * value;
+    for (EdgeId i = 0; i < tree.edge_count[node]; ++i) edges.push_back(tree.first_edge[node] + i);
+  }
+  return sum;
+}
+
+// Lower confidence bound of the mean of `visits` values in [-1, 1]: the mean minus a number of
+// standard errors. A prior of weight 1 / visits^2 adds the largest variance, so that a few visits
+// with equal values are not taken for certain (KataGo, cpp/search/searchhelpers.cpp,
+// getSelfUtilityLCBAndRadius).
+inline double lower_bound(int visits, double sum, double sum_of_squares, double stdevs) {
+  const double prior = 1.0 / (static_cast<double>(visits) * visits);
+  const double mean = sum / visits;
+  const double spread = std::max(sum_of_squares / visits - mean * mean, 1e-8);
+  const double total = visits + prior;
+  const double variance = spread + prior / total;
+  const double effective_visits = total * total / (visits + prior * prior);
+  return mean - stdevs * std::sqrt(variance / effective_visits);
+}
 
 struct RootView {
   const Tree& tree;
@@ -41,6 +81,31 @@ struct RootView {
     open_visits(weights);
     return most_visited(weights, network_priors());
   }
+
+  // Of the children with at least kLeastShare of the most visits, the one whose value has the
+  // highest lower confidence bound; ties go to the first. A child that is certain to be worse than
+  // another does not count.
+  int safest_child(double stdevs) const {
+    std::vector<std::int32_t> weights;
+    open_visits(weights);
+    const int favourite = most_visited(weights, network_priors());
+    const double least = kLeastShare * weights[favourite];
+    int safest = favourite;
+    double highest = -std::numeric_limits<double>::infinity();
+    for (int i = 0; i < edges.count; ++i) {
+      if (edges.visit_count[i] == 0 || weights[i] == 0 || weights[i] < least) continue;
+      const double squares = sum_of_squares(tree, static_cast<EdgeId>(i));
+      const double bound = lower_bound(edges.visit_count[i],
+                                       static_cast<double>(edges.value_sum[i]), squares, stdevs);
+      if (bound > highest) {
+        safest = i;
+        highest = bound;
+      }
+    }
+    return safest;
+  }
+
+  static constexpr double kLeastShare = 0.15;  // KataGo's minVisitPropForLCB
 };
 
 }  // namespace zerofleet

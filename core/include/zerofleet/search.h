@@ -147,6 +147,7 @@ class Search {
   template <bool kVirtualLoss>
   Selected select(const Puct& puct, Leaf<G>& leaf) {
     leaf.depth = 0;
+    keeps_squares_ = puct.stdev_scale > 0.0f;
     if (kVirtualLoss && root_leaves_out_ > 0 &&
         with_policy([](const auto& policy) { return policy.is_waiting(); })) {
       return Selected::kTaken;
@@ -182,6 +183,7 @@ class Search {
                        prediction.priors.data(), prediction.value, leaf.position.to_play());
     if (leaf.depth == 0) {
       root_value_sum_ = prediction.value;
+      tree_.square_sum[kRoot] = prediction.value * prediction.value;
       return;
     }
     tree_.child[leaf.path[leaf.depth - 1]] = node;
@@ -222,6 +224,7 @@ class Search {
     NodeId node = kRoot;
     float visits = static_cast<float>(root_visits_);  // sum over the node's edges
     float value = mean_value();
+    float count = visits + 1.0f;  // of the values in the mean
     if constexpr (kVirtualLoss) visits += puct.virtual_loss * static_cast<float>(root_leaves_out_);
     for (;;) {
       EdgeWindow edges = node == kRoot ? root_edges() : tree_.edges_of(node);
@@ -234,7 +237,10 @@ class Search {
         const float reduction =
             node == kRoot ? plan_.fpu_reduction.value_or(puct.fpu_reduction) : puct.fpu_reduction;
         const float unvisited = puct.unvisited_value(value, tree_.visited_prior[node], reduction);
-        const float exploration = puct.exploration(visits);
+        float exploration = puct.exploration(visits);
+        if (puct.stdev_scale > 0.0f) {
+          exploration *= puct.stdev_factor(value, tree_.square_sum[node], count);
+        }
         index = is_open_to_all
                     ? best_edge<kVirtualLoss>(edges, exploration, unvisited, puct.virtual_loss)
                     : best_open_edge<kVirtualLoss>(tree_, node, edges, exploration, unvisited,
@@ -248,6 +254,7 @@ class Search {
       const auto edge_visits = static_cast<float>(tree_.visit_count[edge]);
       value = seen_from(node, leaf.parent, tree_.value_sum[edge]) / edge_visits;
       visits = edge_visits - 1.0f;
+      count = edge_visits;
       if constexpr (kVirtualLoss) {
         visits += puct.virtual_loss * static_cast<float>(tree_.leaves_out[edge]);
       }
@@ -280,6 +287,13 @@ class Search {
     const auto visits = static_cast<float>(tree_.visit_count[edge]);
     const float value = seen_from(owner(leaf, i), child, tree_.proven_value(child));
     float difference = value * visits - tree_.value_sum[edge];
+    if (keeps_squares_) {
+      const float squares = value * value * visits - tree_.square_sum[child];
+      for (int above = i; above >= 0; --above) {
+        tree_.square_sum[tree_.child[leaf.path[above]]] += squares;
+      }
+      tree_.square_sum[kRoot] += squares;
+    }
     for (int above = i; above >= 0; --above) {
       tree_.value_sum[leaf.path[above]] += difference;
       if (above > 0) difference = seen_from(owner(leaf, above - 1), owner(leaf, above), difference);
@@ -343,9 +357,11 @@ class Search {
       value = seen_from(i == 0 ? kRoot : tree_.child[leaf.path[i - 1]], child, value);
       ++tree_.visit_count[leaf.path[i]];
       tree_.value_sum[leaf.path[i]] += value;
+      if (keeps_squares_) tree_.square_sum[child] += value * value;
     }
     ++root_visits_;
     root_value_sum_ += value;
+    tree_.square_sum[kRoot] += value * value;
   }
 
   // Turns a value for the player to move at `other` into one for the player to move at its
@@ -369,6 +385,7 @@ class Search {
   double root_value_sum_ = 0.0;    // for the player to move at the root
   int root_visits_ = 0;
   int root_leaves_out_ = 0;
+  bool keeps_squares_ = false;
 };
 
 }  // namespace zerofleet

@@ -41,6 +41,7 @@ struct SearchConfig {
   double full_search_share = 1.0;  // of self-play's moves; the others get a fast search
   std::optional<int> fast_simulations;  // nullopt: a tenth of num_simulations
   double c_puct = 1.5;
+  double c_puct_stdev_scale = 0.0;  // share of c_puct that follows the values' standard deviation
   Fpu fpu = Fpu::kReduction;
   double fpu_reduction = 0.2;
   std::optional<double> root_fpu_reduction;  // with noise at the root; nullopt: fpu_reduction
@@ -63,9 +64,10 @@ struct SearchConfig {
   int random_opening_plies = 0;       // most plies of a self-play game drawn without a search
   double random_opening_share = 1.0;  // share of the games with such an opening
   OpeningActions opening_actions = OpeningActions::kUniform;
-  double fork_share = 0.0;      // share of the games that begin with part of an earlier one
-  double virtual_loss = 1.0;    // losses that a path counts per leaf in flight
-  bool prove_results = false;   // back up certain wins, draws and losses as such
+  double fork_share = 0.0;     // share of the games that begin with part of an earlier one
+  double lcb_stdevs = 0.0;     // of the lower bound that chooses moves at a PUCT root; 0: by visits
+  double virtual_loss = 1.0;   // losses that a path counts per leaf in flight
+  bool prove_results = false;  // back up certain wins, draws and losses as such
   bool decisive_moves = false;  // with prove_results: results decided by one action are certain too
   bool reuse_tree = true;
   int cache_positions = 200'000;  // 0: no cache
@@ -98,6 +100,7 @@ struct SearchConfig {
     require(full_search_share > 0 && full_search_share <= 1, "full_search_share", "in (0, 1]");
     require(simulations_of_fast_search() >= 1, "fast_simulations", "at least 1");
     require(is_positive(c_puct), "c_puct", "positive");
+    require(is_share(c_puct_stdev_scale), "c_puct_stdev_scale", "in [0, 1]");
     require(is_non_negative(fpu_reduction), "fpu_reduction", "at least 0");
     require(is_share(dirichlet_fraction), "dirichlet_fraction", "in [0, 1]");
     require(is_positive(dirichlet_alpha.value_or(1.0)), "dirichlet_alpha", "positive");
@@ -118,6 +121,7 @@ struct SearchConfig {
     require(random_opening_plies >= 0, "random_opening_plies", "at least 0");
     require(is_share(random_opening_share), "random_opening_share", "in [0, 1]");
     require(is_share(fork_share), "fork_share", "in [0, 1]");
+    require(is_non_negative(lcb_stdevs), "lcb_stdevs", "at least 0");
     require(is_non_negative(virtual_loss), "virtual_loss", "at least 0");
     require(cache_positions >= 0, "cache_positions", "at least 0");
   }

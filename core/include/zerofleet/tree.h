@@ -50,6 +50,7 @@ class Tree {
   std::vector<Player> to_play;
   std::vector<float> visited_prior;  // prior mass of the edges visited so far
   std::vector<Proof> proof;
+  std::vector<float> square_sum;  // of the values that came back; only if the search needs it
 
   // Columns by edge: [num_edges], with kLanes more readable entries.
   std::vector<Action> action;
@@ -61,11 +62,11 @@ class Tree {
 
   // Bytes of one node and of one edge in the columns above.
   static constexpr std::size_t kNodeBytes =
-      sizeof(EdgeId) + sizeof(std::uint16_t) + sizeof(Player) + 2 * sizeof(float) + sizeof(Proof);
+      sizeof(EdgeId) + sizeof(std::uint16_t) + sizeof(Player) + 3 * sizeof(float) + sizeof(Proof);
   static constexpr std::size_t kEdgeBytes = sizeof(Action) + 2 * sizeof(float) +
                                             sizeof(std::int32_t) + sizeof(NodeId) +
                                             sizeof(std::uint16_t);
-  static_assert(kNodeBytes == 16 && kEdgeBytes == 20);
+  static_assert(kNodeBytes == 20 && kEdgeBytes == 20);
 
   std::uint32_t num_nodes() const { return num_nodes_; }
   std::uint32_t num_edges() const { return num_edges_; }
@@ -132,6 +133,7 @@ class Tree {
     to_play[node] = player;
     visited_prior[node] = 0.0f;
     proof[node] = Proof::kNone;
+    square_sum[node] = 0.0f;
     num_edges_ += edges;
     return node;
   }
@@ -144,6 +146,7 @@ class Tree {
     const EdgeId to = first_edge[node];
     visited_prior[node] = source.visited_prior[old_node];
     proof[node] = source.proof[old_node];
+    square_sum[node] = source.square_sum[old_node];
     std::copy_n(source.action.begin() + from, edges, action.begin() + to);
     std::copy_n(source.prior.begin() + from, edges, prior.begin() + to);
     std::copy_n(source.visit_count.begin() + from, edges, visit_count.begin() + to);
@@ -155,7 +158,7 @@ class Tree {
 
   void grow_nodes() {
     const std::size_t more = std::max<std::size_t>(64, first_edge.size() / kGrowth);
-    grow(more, first_edge, edge_count, value, to_play, visited_prior, proof);
+    grow(more, first_edge, edge_count, value, to_play, visited_prior, proof, square_sum);
   }
 
   void grow_edges(std::uint32_t needed) {

@@ -233,7 +233,7 @@ class AsyncPlayer:
             position: the actions that lead to it.
             start: position that the actions begin at, in the game's notation (the reference page of
                 the games); empty: the usual start.
-            temperature: 0 plays the most visited action; above 0 draws one with probability ~
+            temperature: 0 plays the best action; above 0 draws one with probability ~
                 visits^(1 / temperature).
             game: game name; empty: the server's.
             version: model version; ``"best"``: the promoted one.

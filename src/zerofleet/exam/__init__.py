@@ -21,8 +21,8 @@ with their sizes:
 
 Where perfect play is not known, there may be a program to play against: ``exam/gnu_go.py``.
 
-In every exam the player is deterministic: no noise, temperature 0 (the most visited action), no
-random symmetry. So one model gives one result.
+In every exam the player is deterministic: no noise, temperature 0 (the best action), no random
+symmetry. So one model gives one result.
 """
 
 from zerofleet.exam.chess_endings import ENDINGS, play_endings

@@ -118,7 +118,7 @@ class SearchTable:
     def ranked(self) -> list[SearchChild]:
         """The children, best first: the action to play, then by visits and prior.
 
-        The action to play is the most visited one, unless the search has proven another one better.
+        The action to play need not be the most visited one; see ``best_action`` in player.proto.
         """
         return sorted(
             self.children,
@@ -206,7 +206,7 @@ class PlayerBackend(Protocol):
         options: SearchOptions,
         temperature: float = 0.0,
     ) -> PlayedAction:
-        """Choose an action: the most visited, or at a temperature a sample of the visits."""
+        """Choose an action: the best, or at a temperature a sample of the visits."""
         ...
 
 
