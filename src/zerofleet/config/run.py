@@ -75,7 +75,7 @@ class InferenceSection(Section):
     overlaps copies with computation. 0: one on the CPU, two on a GPU."""
     provider: Literal["auto", "cpu", "cuda", "tensorrt", "openvino"] = "auto"
     """ONNX Runtime execution provider that runs the network. ``auto`` takes CUDA if it is installed
-    and works, otherwise the CPU."""
+    and works, otherwise the CPU. We have not run ``tensorrt``."""
     require_gpu: bool = Field(default=False, json_schema_extra=BASIC)
     """Stop with an error instead of running without a GPU."""
     precision: Literal["auto", Precision] = "auto"
