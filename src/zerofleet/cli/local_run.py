@@ -152,7 +152,7 @@ def _untrained(figures: RunFigures, trainer: TrainerSection) -> list[str]:
         )
     else:
         lines.append(
-            f"The next one comes after {trainer.publish_every_steps:,} steps. Resume the run, or "
+            f"The next model comes after {trainer.publish_every_steps:,} steps. Resume the run, or "
             "lower trainer.publish_every_steps."
         )
     return lines
