@@ -1,8 +1,8 @@
 """All measurements of one machine with a GPU, within a time limit, as one JSON file.
 
 ``python -m bench.gpu FOLDER --seconds 400`` runs the parts one after the other. Each has its own
-limit. A part that fails, takes too long or for which no time is left is listed with the reason, and
-the next one runs. ``scripts/gpu_check.sh`` calls it; ``FOLDER/gpu.json`` has all rows.
+limit. If a part fails, takes too long or has no time left, its error says so, and the next part
+runs. ``scripts/gpu_check.sh`` calls it; ``FOLDER/gpu.json`` has all rows.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
-    """A part that has run, or the reason why it has no rows."""
+class PartResult:
+    """The rows of a part, or the error if it has none."""
 
     command: str
     seconds: float
@@ -52,7 +52,7 @@ class Done:
 
 
 def parts(workers: int) -> list[Part]:
-    """Return the parts in the order of their importance.
+    """Return the parts, the most important first.
 
     Args:
         workers: self-play workers of a whole run.
@@ -104,7 +104,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     options = parse(argv)
     folder: Path = options.folder
     folder.mkdir(parents=True, exist_ok=True)
-    deadline, done = time.monotonic() + options.seconds, list[Done]()
+    deadline, done = time.monotonic() + options.seconds, list[PartResult]()
     for part in parts(max(1, (os.cpu_count() or 1) - 2)):
         done.append(measured(part, deadline - time.monotonic()))
         print(f"{done[-1].seconds:5.0f} s  {done[-1].command}  {done[-1].error}", flush=True)
@@ -125,11 +125,11 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     return found.parse_args(argv)
 
 
-def measured(part: Part, left: float) -> Done:
-    """Run a part, but no longer than its limit and than the time that is left."""
+def measured(part: Part, left: float) -> PartResult:
+    """Run a part within its limit and the time that is left."""
     command = " ".join(part.command)
     if left < _LEAST_SECONDS:
-        return Done(command, 0.0, error="not measured: no time left")
+        return PartResult(command, 0.0, error="not measured: no time left")
     start, limit = time.monotonic(), min(part.limit, left)
     process = subprocess.Popen(
         [sys.executable, "-m", *part.command],
@@ -144,8 +144,8 @@ def measured(part: Part, left: float) -> Done:
         lines = complaint.split("\r")[-1].strip().splitlines()
         error = "" if process.returncode == 0 else lines[-1] if lines else "failed"
     except subprocess.TimeoutExpired:
-        output, error = _ended(process), f"not measured: longer than {limit:.0f} s"
-    return Done(command, round(time.monotonic() - start, 1), rows_of(output), error)
+        output, error = _ended(process), f"not measured: it took longer than {limit:.0f} s"
+    return PartResult(command, round(time.monotonic() - start, 1), rows_of(output), error)
 
 
 def _ended(process: subprocess.Popen[str]) -> str:
@@ -176,7 +176,7 @@ def gpu_name() -> str | None:
         return None
 
 
-def show(done: Sequence[Done]) -> None:
+def show(done: Sequence[PartResult]) -> None:
     """Print a table of the main figures."""
     table = Table(title=gpu_name() or "no GPU")
     for heading in ("part", "path", "figure", "value"):

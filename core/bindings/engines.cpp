@@ -298,8 +298,8 @@ void bind_search(nb::module_& module) {
       .def_ro(
           "best_action", &R::best_action,
           "Action of the best child; -1 while there are no actions. With PUCT it has the highest "
-          "lower confidence bound (`lcb_stdevs`; 0: the most visits), with a Gumbel root it won "
-          "the halving.");
+          "lower confidence bound, or the most visits if `lcb_stdevs` is 0. With a Gumbel root it "
+          "won the halving.");
   nb::class_<PySearch>(module, "Search",
                        "Search of many independent positions.\n\n"
                        "A position may have more than one leaf in flight. Virtual loss keeps the\n"

@@ -370,11 +370,12 @@ void a_lower_bound_by_hand() {
   // Four visits with the values 1, 1, 0.5 and -0.5: mean 0.5, variance 2.5 / 4 - 0.25 = 0.375.
   // The prior has the weight 1 / 16: variance 0.375 + 0.0625 / 4.0625, and 4.0625^2 / (4 + 1 / 256)
   // visits that count.
-  check_near(lower_bound(4, 2.0, 2.5, 0.0), 0.5);
-  check_near(lower_bound(4, 2.0, 2.5, 2.0), 0.5 - 2.0 * std::sqrt(0.3903846154 / 4.1219512195));
+  check_near(lower_confidence_bound(4, 2.0, 2.5, 0.0), 0.5);
+  check_near(lower_confidence_bound(4, 2.0, 2.5, 2.0),
+             0.5 - 2.0 * std::sqrt(0.3903846154 / 4.1219512195));
   // One visit says next to nothing: the prior weighs as much.
-  check_near(lower_bound(1, 0.9, 0.81, 1.0), 0.9 - std::sqrt(0.25), 1e-6);
-  check(lower_bound(100, 50.0, 25.0, 5.0) > 0.49);
+  check_near(lower_confidence_bound(1, 0.9, 0.81, 1.0), 0.9 - std::sqrt(0.25), 1e-6);
+  check(lower_confidence_bound(100, 50.0, 25.0, 5.0) > 0.49);
 }
 
 // The root has five children: an uncertain favourite, a sure one, a promising one with few visits,
@@ -405,21 +406,21 @@ Tree tree_of_doubts(int few) {
   return tree;
 }
 
-void the_safest_child_by_hand() {
+void the_highest_lcb_child_by_hand() {
   const Tree tree = tree_of_doubts(1);
   check_near(sum_of_squares(tree, 0), 10.0);
   check_near(sum_of_squares(tree, 1), 8 * 0.15 * 0.15);
   check_near(sum_of_squares(tree, 3), 9.0);  // as the proof says, not the node's value
   check_near(sum_of_squares(tree, 4), 0.0);
   // Without doubts the mean decides: 0.2 before 0.15. A single visit is less than 15% of ten.
-  check(view_of(tree).safest_child(0.01) == 0);
+  check(view_of(tree).highest_lcb_child(0.01) == 0);
   // One standard error: 0.2 - 0.31 and 0.15 - 0.02.
-  check(view_of(tree).safest_child(1.0) == 1);
+  check(view_of(tree).highest_lcb_child(1.0) == 1);
   check(view_of(tree).most_visited_child() == 0);
   // Two visits count: 0.9 - 0.21. Five standard errors are 1.06, and 0.08 for the sure child.
   const Tree more = tree_of_doubts(2);
-  check(view_of(more).safest_child(1.0) == 2);
-  check(view_of(more).safest_child(5.0) == 1);
+  check(view_of(more).highest_lcb_child(1.0) == 2);
+  check(view_of(more).highest_lcb_child(5.0) == 1);
 }
 
 void a_puct_root_plays_what_its_plan_says() {
@@ -464,7 +465,7 @@ int main() {
       {"value of a Gumbel root", a_gumbel_root_is_worth_what_its_policy_is},
       {"low root temperature", a_low_root_temperature_takes_the_best_prior},
       {"lower bound", a_lower_bound_by_hand},
-      {"safest child", the_safest_child_by_hand},
+      {"highest lcb child", the_highest_lcb_child_by_hand},
       {"move choice of a PUCT root", a_puct_root_plays_what_its_plan_says},
   });
 }

@@ -39,7 +39,7 @@ _RESULTS = {1: "won", 0: "draw", -1: "lost"}
 
 @dataclass(frozen=True, slots=True)
 class Mistake:
-    """A position of a game where the value differed from the rest of the game."""
+    """A position of a game whose value differed from the result."""
 
     game_uid: str
     ply: int
@@ -90,7 +90,7 @@ def _mistake_of(game: str, row: Any) -> Mistake:  # noqa: ANN401
 
 
 class MistakesView:
-    """The largest mistakes with a board, which shows the one under the pointer or the focus."""
+    """The table of largest mistakes, and a board with the one under the pointer or the focus."""
 
     def __init__(self, visit: Visit, game_board: GameBoard) -> None:
         self._visit = visit
@@ -107,9 +107,9 @@ class MistakesView:
                 self._links = ui.element("div").classes("zf-tools")
             with ui.element("section").classes("zf-panel zf-side"):
                 ui.label(
-                    f"In each of the newest {_NEWEST_GAMES:,} games of self-play, one position is "
-                    "where the player was most wrong. These have the largest regret: the mean "
-                    "squared difference of value and result from there to the end, from 0 to 4."
+                    f"Positions with the largest regret in the newest {_NEWEST_GAMES:,} games of "
+                    "self-play, at most one from each game. Regret is the mean squared difference "
+                    "of value and result from this position to the end of the game, from 0 to 4."
                 ).classes("zf-note")
                 self._table = Table(
                     _COLUMNS, "Mistakes appear here after the first games.", on_aim=self._aim

@@ -249,7 +249,7 @@ class Snapshot:
     tensors: Mapping[str, Tensor]
 
     def copy(self) -> Snapshot:
-        """Return one that further steps do not change."""
+        """Return a snapshot that further steps do not change."""
         return Snapshot(self.state, {name: each.clone() for name, each in self.tensors.items()})
 
 
@@ -328,7 +328,7 @@ class Checkpoints:
         return self._training.learner.step // every > (self._saved_step or 0) // every
 
     def snapshot(self) -> Snapshot:
-        """Return the present state; on a CPU its tensors are the weights themselves."""
+        """Return the present state; on a CPU the next step changes its tensors."""
         learner, bucket = self._training.learner, self._training.bucket
         state = TrainerState(
             run=self._run.name,
@@ -345,7 +345,10 @@ class Checkpoints:
         return Snapshot(state, learner.state())
 
     def save(self, snapshot: Snapshot | None = None) -> None:
-        """Write a checkpoint of the present state, or of an earlier one.
+        """Write a checkpoint.
+
+        Args:
+            snapshot: the state to save; None: the present one.
 
         Raises:
             OSError: the folder cannot be written; earlier checkpoints are untouched.

@@ -37,22 +37,22 @@ _log = structlog.get_logger()
 
 
 @dataclass(slots=True)
-class _Making:
-    """A model whose files are being made."""
+class _PendingModel:
+    """A model that is due: its files are being made, or its row is not written yet."""
 
     version: int
     step: int
     metrics: Mapping[str, float]
     make: Callable[[], Published]
-    future: Future[Published] | None = None  # None: not begun, or the disk refused it
-    doing: str = "the new model to be checked"
+    future: Future[Published] | None = None  # None: the disk refused the files
+    waiting_for: str = "the new model to be checked"
 
 
 class Publisher:
     """Publishes the network at fixed intervals, each step and each version once.
 
     Training goes on while other processes check the model and make its variants. A thread waits for
-    them; it uses neither torch nor the database.
+    them. This thread uses neither torch nor the database.
 
     Args:
         run: name of the run.
@@ -80,23 +80,23 @@ class Publisher:
         self.version = max((row.version for row in published), default=0)
         self._last_step = max((row.step for row in published), default=None)
         self._observations = golden_observations(spec)
-        self._making: _Making | None = None
+        self._pending: _PendingModel | None = None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="publishing")
 
     def due(self, step: int) -> bool:
         """Return whether to publish now: at once if there is no model, then at each interval."""
-        last = self._last_step if self._making is None else self._making.step
+        last = self._last_step if self._pending is None else self._pending.step
         return last is None or step // self._every_steps > last // self._every_steps
 
     @property
     def is_busy(self) -> bool:
         """Whether a model is being made or waits for ``finish``."""
-        return self._making is not None
+        return self._pending is not None
 
     @property
     def is_ready(self) -> bool:
         """Whether ``finish`` would not wait."""
-        future = None if self._making is None else self._making.future
+        future = None if self._pending is None else self._pending.future
         return future is not None and future.done()
 
     def begin(
@@ -106,7 +106,7 @@ class Publisher:
         metrics: Mapping[str, float],
         variants: VariantRequest | None = None,
     ) -> None:
-        """Begin to make the files of the run's next version; ``finish`` publishes it.
+        """Start to make the files of the run's next version; ``finish`` publishes it.
 
         Args:
             network: the weights after ``step`` steps; they may change once this returns.
@@ -117,7 +117,7 @@ class Publisher:
         Raises:
             IncompatibleModelError: the network cannot be exported.
         """
-        assert self._making is None
+        assert self._pending is None
         version = self.version + 1
         portable = copy.deepcopy(network).cpu().eval()
         metadata = {
@@ -129,13 +129,13 @@ class Publisher:
         }
         content = export_onnx(portable, self._spec.observation_bytes, metadata)
         golden = golden_answers(portable, self._observations)
-        wanted = None if variants is None else replace(variants, waiting=self._work_on)
+        wanted = None if variants is None else replace(variants, waiting=self._note_variant)
         make = partial(publish, self._stores.models, content, version, golden, wanted=wanted)
-        self._making = _Making(version, step, metrics, make)
-        self._making.future = self._thread.submit(make)
+        self._pending = _PendingModel(version, step, metrics, make)
+        self._pending.future = self._thread.submit(make)
 
     def finish(self) -> Published:
-        """Wait for the files of the model that ``begin`` named, and publish it by its row.
+        """Wait for the files of the model that ``begin`` started, then publish it by its row.
 
         Raises:
             IncompatibleModelError: the file does not load or disagrees with the network.
@@ -145,24 +145,24 @@ class Publisher:
             StoreUnavailableError: the bucket cannot be written; no row names this version.
             StaleEpochError: another trainer has taken over.
         """
-        making = self._making
-        assert making is not None
+        pending = self._pending
+        assert pending is not None
         try:
-            published = self._await(making)
-            self._record(making.version, making.step, making.metrics, published)
+            published = self._await(pending)
+            self._record(pending.version, pending.step, pending.metrics, published)
         except OSError:
-            making.future = None
+            pending.future = None
             raise
         except StoppedError:
             raise
         except BaseException:
-            self._making = None
+            self._pending = None
             raise
         finally:
             self._stores.waits.end("variants")
-        self._making = None
-        self.version, self._last_step = making.version, making.step
-        named = {"version": making.version, "step": making.step, "sha256": published.sha256}
+        self._pending = None
+        self.version, self._last_step = pending.version, pending.step
+        named = {"version": pending.version, "step": pending.step, "sha256": published.sha256}
         _log.info("model_published", **named)
         return published
 
@@ -171,31 +171,31 @@ class Publisher:
         self._last_step = step
 
     def close(self) -> None:
-        """End the thread. A model that is not published leaves Triton's entry as it was."""
+        """End the thread. If a model is not published, restore Triton's entry."""
         self._thread.shutdown()
-        making, self._making = self._making, None
-        if making is None or making.future is None or making.future.exception() is not None:
+        pending, self._pending = self._pending, None
+        if pending is None or pending.future is None or pending.future.exception() is not None:
             return
         try:
-            self._give_back(making.version)
+            self._give_back(pending.version)
         except StoreUnavailableError as error:
-            self._warn_of_entry(making.version, error)
+            self._warn_of_entry(pending.version, error)
 
-    def _await(self, making: _Making) -> Published:
-        if making.future is None:
-            making.future = self._thread.submit(making.make)
-        while not wait([making.future], timeout=_POLL_SECONDS).done:
-            self._stores.waits.begin("variants", making.doing, "running")
-        return making.future.result()
+    def _await(self, pending: _PendingModel) -> Published:
+        if pending.future is None:
+            pending.future = self._thread.submit(pending.make)
+        while not wait([pending.future], timeout=_POLL_SECONDS).done:
+            self._stores.waits.begin("variants", pending.waiting_for, "running")
+        return pending.future.result()
 
-    def _work_on(self, precision: str) -> None:
-        """Note the variant that the thread waits for.
+    def _note_variant(self, precision: str) -> None:
+        """Note which variant is being made, for the heartbeat.
 
         Raises:
             StoppedError: the process was told to stop.
         """
-        assert self._making is not None
-        self._making.doing = f"the {precision} model to be made"
+        assert self._pending is not None
+        self._pending.waiting_for = f"the {precision} model to be made"
         if self._stores.stop.is_set():
             raise StoppedError
 
@@ -237,7 +237,7 @@ class VariantRequests:
         spec: the run's game.
         window: source of the positions.
         sample_seed: returns the seed of a draw for a purpose, at the present step.
-        stores: stores whose heartbeats show what the inference replicas run on.
+        stores: stores with the heartbeats of inference, which say where it runs.
     """
 
     def __init__(
@@ -271,7 +271,7 @@ class VariantRequests:
             precisions,
             Positions(calibration, check),
             Bounds(settings.max_policy_kl, settings.max_value_difference),
-            lambda precision: None,  # the publisher watches it
+            lambda precision: None,  # the publisher sets its own
         )
 
     def _precisions(self) -> tuple[VariantPrecision, ...]:

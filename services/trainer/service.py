@@ -181,7 +181,7 @@ class TrainerThread:
             self._team.dismiss()
             raise
         except (MemoryError, RuntimeError) as error:
-            failure = explained(run, error)
+            failure = explained_error(run, error)
             if failure is not None and self._team.size == 1:
                 raise failure from error
             raise
@@ -215,11 +215,11 @@ class TrainerThread:
         self._health.tick()
 
 
-def explained(run: RunConfig, error: Exception) -> ZerofleetError | None:
-    """Return what to do after an error of torch; None if it is not known.
+def explained_error(run: RunConfig, error: Exception) -> ZerofleetError | None:
+    """Return an error that says what to do about an error of torch; None if its cause is unknown.
 
-    A lack of memory names the keys that decide how much memory the trainer needs. After another
-    error of a GPU this process cannot use it any longer, so its supervisor must restart it.
+    For a lack of memory, the message names the keys that decide how much memory the trainer needs.
+    After another GPU error this process cannot use the GPU, so its supervisor must restart it.
     """
     reason = (str(error).splitlines() or [type(error).__name__])[0]
     # torch reports most errors as a RuntimeError whose text says what failed.
@@ -235,9 +235,9 @@ def explained(run: RunConfig, error: Exception) -> ZerofleetError | None:
         )
     if any(word in str(error) for word in _GPU_FAILED):
         return ZerofleetError(
-            f"the trainer's GPU failed ({reason}): the trainer ends, and continues from the last "
-            "checkpoint once it is restarted. If this repeats, look for the reason in the output "
-            "of nvidia-smi and of dmesg"
+            f"the trainer's GPU failed ({reason}): the trainer exits, and continues from the last "
+            "checkpoint once it is restarted. If this repeats, look for the cause with nvidia-smi "
+            "and dmesg"
         )
     return None
 

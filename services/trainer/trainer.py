@@ -80,7 +80,7 @@ class Trainer:
         self._batches = self._learner.batches(self._draw)
         self._publish_backoff = Backoff(1.0, 60.0)
         self._publish_after = 0.0  # monotonic clock
-        self._before_model: Snapshot | None = None  # at the step of the model being made
+        self._model_snapshot: Snapshot | None = None  # the step of the model that is being made
         self._unpublished = ""  # why a model that is due is not published yet
         self._window_read = False
         self._stepped: float | None = None  # when the last step began, monotonic clock
@@ -127,20 +127,20 @@ class Trainer:
         _log.info("trainer_stopped", step=self.step)
 
     def _save_last(self) -> None:
-        """Save before exit, but no step beyond an unpublished model."""
-        before_model = self._before_model
+        """Save a checkpoint of the last step, or of the step of an unpublished model."""
+        snapshot = self._model_snapshot
         if self._publisher.is_busy:
             try:
                 self._record_publication()
-                before_model = None
+                snapshot = None
             except (StoppedError, OSError) as error:
                 _log.info("model_given_up", reason=str(error) or "the trainer stops")
             except StoreUnavailableError as error:
-                before_model = None
+                snapshot = None
                 _log.warning("model_postponed", reason=str(error))
         else:
-            before_model = None
-        self._checkpoints.save_last(self._is_sound, before_model)
+            snapshot = None
+        self._checkpoints.save_last(self._is_sound, snapshot)
 
     def _refill(self) -> None:
         """Read the whole window before training, so as not to train on its oldest part alone."""
@@ -157,7 +157,7 @@ class Trainer:
         """Run one round: everything that is due, then one step or one wait."""
         self._stores.turned()
         if self._checkpoints.due and self._is_sound():
-            # A restart must find the model's step ahead, not behind.
+            # No checkpoint may be newer than an unpublished model: a restart would skip the model.
             self._finish_publication()
             folder = self._stores.checkpoints.folder
             self._stores.on_disk("checkpoint folder", folder, self._checkpoints.save)
@@ -286,7 +286,7 @@ class Trainer:
             self._recorder.measure()
 
     def _draw(self, step: int) -> TrainBatch:
-        """Draw the batch of a step; a thread of ``Batches`` may call this."""
+        """Draw the batch of a step; the thread of ``Prefetcher`` may call this."""
         seed = sample_seed(self._run.seed, "train", step)
         return self._window.sample(self._run.trainer.batch_size, seed)
 
@@ -314,7 +314,7 @@ class Trainer:
         except IncompatibleModelError as error:
             self._refuse(learner.step, error)
         else:
-            self._before_model = self._checkpoints.snapshot().copy()
+            self._model_snapshot = self._checkpoints.snapshot().copy()
             if not publisher.version:
                 self._finish_publication()  # nothing can begin without a first model
 
@@ -332,11 +332,11 @@ class Trainer:
                 _log.info("model_store_answers")
             self._publish_backoff.reset()
             self._unpublished = ""
-            self._before_model = None
+            self._model_snapshot = None
 
     def _record_publication(self) -> None:
-        assert self._before_model is not None
-        step = self._before_model.state.step
+        assert self._model_snapshot is not None
+        step = self._model_snapshot.state.step
         try:
             published = self._publisher.finish()
         except IncompatibleModelError as error:
@@ -354,7 +354,7 @@ class Trainer:
         pause = self._publish_backoff.delay()
         self._publish_after = time.monotonic() + pause
         self._unpublished = f"the store of models: {error}"
-        self._before_model = None
+        self._model_snapshot = None
         _log.warning("model_postponed", seconds=round(pause, 1), reason=str(error))
 
     @property

@@ -28,9 +28,9 @@ _DETERMINISTIC: dict[str, Any] = {
 """Settings of the core that are random unless they are switched off. No other key of
 ``[selfplay]`` explores until it is set."""
 
-BY_DOUBTS = {"lcb_stdevs": 5.0, "c_puct_stdev_scale": 0.85}
-"""KataGo's values of what a PUCT root of a client's search has in place of a Gumbel root's choice:
-moves by the lower confidence bound of their values, and exploration by the spread of values."""
+STDEV_SETTINGS = {"lcb_stdevs": 5.0, "c_puct_stdev_scale": 0.85}
+"""Settings of client searches in a run with a Gumbel root, with KataGo's values. The move has the
+highest lower confidence bound, and ``c_puct`` follows the standard deviation of the values."""
 
 _MOST_OPENING_PLIES = 24  # unless the run file says otherwise
 
@@ -62,16 +62,21 @@ def opening_plies(run: RunConfig) -> int:
     return plies
 
 
-def match_search(section: SearchSection, num_simulations: int, **of_clients: float) -> SearchConfig:
+def match_search(
+    section: SearchSection, num_simulations: int, **stdev_settings: float
+) -> SearchConfig:
     """Return the search of matches, ratings and exams: full and deterministic.
 
     Args:
         section: the run file's section.
         num_simulations: simulations for each move.
-        of_clients: settings named as in ``BY_DOUBTS``; benchmarks compare them.
+        stdev_settings: values for keys of ``STDEV_SETTINGS``, which only benchmarks give.
     """
     values: dict[str, Any] = (
-        section.model_dump() | _DETERMINISTIC | of_clients | {"num_simulations": num_simulations}
+        section.model_dump()
+        | _DETERMINISTIC
+        | stdev_settings
+        | {"num_simulations": num_simulations}
     )
     return SearchConfig(**values)
 
@@ -89,13 +94,13 @@ def served_search(section: SearchSection, num_simulations: int) -> SearchConfig:
     """Return the search of a client's request: full, with noise only if the client asks for it.
 
     The root is PUCT whatever the run trains with: people read visits as the search's preference.
-    Sequential halving at a Gumbel root visits good and bad actions equally often. A run with a
-    Gumbel root, whose choice weighs values, gets ``BY_DOUBTS`` instead.
+    Sequential halving at a Gumbel root visits good and bad actions equally often. But a Gumbel root
+    weighs values when it chooses the move; ``STDEV_SETTINGS`` replace this.
     """
-    doubts = BY_DOUBTS if section.root == "gumbel" else {}
+    stdev_settings = STDEV_SETTINGS if section.root == "gumbel" else {}
     values: dict[str, Any] = (
         section.model_dump()
-        | doubts
+        | stdev_settings
         | {
             "root": "puct",
             "num_simulations": num_simulations,

@@ -58,7 +58,7 @@ OPTIONS: list[dict[str, Any]] = [
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 def test_captured_steps_are_those_without_a_graph(options: dict[str, Any]) -> None:
     run = a_run(**options)
-    eager, captured = Learner(spec(GAME), run, captures=False), Learner(spec(GAME), run)
+    eager, captured = Learner(spec(GAME), run, cuda_graph=False), Learner(spec(GAME), run)
     for step in range(12):
         for learner in (eager, captured):
             learner.train(batch(step))

@@ -36,7 +36,7 @@ def test_a_part_that_fails_or_is_too_slow_is_named() -> None:
     assert failed.rows == []
     assert "no_such_game" in failed.error
     slow = measured(Part(("http.server", "0"), 0.5), 60)
-    assert slow.error == "not measured: longer than 0 s"
+    assert slow.error == "not measured: it took longer than 0 s"
     late = measured(Part(("bench.train", "connect_four"), 60), 3)
     assert (late.seconds, late.error) == (0.0, "not measured: no time left")
 

@@ -634,7 +634,7 @@ def test_a_check_of_a_game_says_what_to_mend_in_one_line(zerofleet: Zerofleet) -
         "class Short(DotsAndBoxes):\n    max_length = 3\n"
     )
     words = complaint(zerofleet("check-game", "python:too_short:Short"))
-    assert "max_length is that number: raise it, or end the game there" in words
+    assert "= max_length: raise max_length, or end the game there" in words
     assert "docs/tutorials/your-own-game.md says what each method does" in words
     assert "no module nope" in complaint(zerofleet("check-game", "python:nope:Short"))
     assert zerofleet("check-game", "tic_tac_toe", "--games", "3") == (0, "")

@@ -276,7 +276,7 @@ def test_a_run_with_its_first_model_alone_says_what_training_waits_for(tmp_path:
         return final_report(figures, Usage(1.0, 1.0), folder, trainer=trainer)
 
     assert "Training starts at 3,000 positions, and the run has 1,626." in words(1_626)
-    assert "The next one comes after 700 steps." in words(3_000)
+    assert "The next model comes after 700 steps." in words(3_000)
 
 
 def test_a_process_whose_heartbeat_is_late_does_not_respond() -> None:

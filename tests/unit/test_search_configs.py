@@ -7,8 +7,8 @@ from zerofleet_core import SearchConfig
 
 from zerofleet.config import RunConfig, SearchSection, Section, SelfplaySection, run_from_values
 from zerofleet.search_configs import (
-    BY_DOUBTS,
     PLAIN_SEARCH,
+    STDEV_SETTINGS,
     match_search,
     selfplay_search,
     served_search,
@@ -88,7 +88,7 @@ def test_a_key_of_the_core_is_of_one_section() -> None:
     assert not set(SearchSection.model_fields) & set(SelfplaySection.model_fields)
     assert set(SearchSection.model_fields) <= set(KEYS)
     named = set(SearchSection.model_fields) | set(SelfplaySection.model_fields)
-    assert set(KEYS) == (set(KEYS) & named) | set(BY_DOUBTS)
+    assert set(KEYS) == (set(KEYS) & named) | set(STDEV_SETTINGS)
 
 
 def test_nothing_in_a_match_explores() -> None:
@@ -140,13 +140,13 @@ def test_a_client_searches_as_the_run_says_at_a_puct_root(root: str) -> None:
     assert match_search(section, 20).root == root
 
 
-def test_only_clients_of_a_run_with_a_gumbel_root_search_by_doubts() -> None:
-    def doubts(search: SearchConfig) -> dict[str, float]:
-        return {key: getattr(search, key) for key in BY_DOUBTS}
+def test_only_client_searches_of_a_run_with_a_gumbel_root_have_stdev_settings() -> None:
+    def stdev_settings(search: SearchConfig) -> dict[str, float]:
+        return {key: getattr(search, key) for key in STDEV_SETTINGS}
 
-    none = dict.fromkeys(BY_DOUBTS, 0.0)
+    none = dict.fromkeys(STDEV_SETTINGS, 0.0)
     gumbel, puct = SearchSection(root="gumbel"), SearchSection(root="puct")
-    assert doubts(served_search(gumbel, 20)) == BY_DOUBTS
+    assert stdev_settings(served_search(gumbel, 20)) == STDEV_SETTINGS
     for search in (
         served_search(puct, 20),
         match_search(gumbel, 20),
@@ -154,8 +154,8 @@ def test_only_clients_of_a_run_with_a_gumbel_root_search_by_doubts() -> None:
         match_search(PLAIN_SEARCH, 20),
         selfplay_search(run_with(gumbel, PLAY)),
     ):
-        assert doubts(search) == none
-    assert doubts(match_search(puct, 20, lcb_stdevs=2.0)) == none | {"lcb_stdevs": 2.0}
+        assert stdev_settings(search) == none
+    assert stdev_settings(match_search(puct, 20, lcb_stdevs=2.0)) == none | {"lcb_stdevs": 2.0}
 
 
 def test_a_client_that_asks_for_noise_gets_the_core_s() -> None:

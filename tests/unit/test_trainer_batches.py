@@ -13,7 +13,7 @@ from zerofleet_core import ReplayBuffer
 from tests.support.random_records import target_record
 from tests.unit.test_trainer_learner import SPEC, a_run, batch, same, weights
 from zerofleet.learning import Learner
-from zerofleet.learning.batches import Batches
+from zerofleet.learning.batches import Prefetcher
 from zerofleet.learning.measurement import TrainBatch
 from zerofleet.learning.window import sample_seed
 
@@ -81,7 +81,7 @@ def test_each_step_gets_the_batch_that_it_would_draw_itself(depth: int) -> None:
 
 @pytest.mark.parametrize("depth", DEPTHS)
 def test_batches_come_in_the_order_of_their_steps(depth: int) -> None:
-    with contextlib.closing(Batches(numbered, depth)) as batches:
+    with contextlib.closing(Prefetcher(numbered, depth)) as batches:
         assert [number(batches.take(step)) for step in range(5)] == [0, 1, 2, 3, 4]
         assert number(batches.take(3)) == 3  # after a return to an earlier checkpoint
         assert number(batches.take(4)) == 4
@@ -99,7 +99,7 @@ def test_a_draw_from_before_a_change_is_dropped() -> None:
         goes_on.acquire()
         return numbered(100 * found + step)
 
-    with contextlib.closing(Batches(draw, 1)) as batches:
+    with contextlib.closing(Prefetcher(draw, 1)) as batches:
         goes_on.release()
         assert number(batches.take(0)) == 100
         assert begins.acquire()
@@ -114,14 +114,14 @@ def test_without_a_step_nothing_is_drawn() -> None:
     def draw(step: int) -> TrainBatch:
         raise AssertionError(step)
 
-    batches = Batches(draw, 2)
+    batches = Prefetcher(draw, 2)
     batches.discard()
     batches.close()
     batches.close()
 
 
 def test_closing_waits_for_a_draw_and_drops_what_is_ready() -> None:
-    with contextlib.closing(Batches(numbered, 3)) as batches:
+    with contextlib.closing(Prefetcher(numbered, 3)) as batches:
         batches.take(0)
 
 
@@ -132,7 +132,7 @@ def test_an_error_reaches_the_step_that_needs_the_batch(depth: int) -> None:
             raise ValueError("no such game")
         return numbered(step)
 
-    with contextlib.closing(Batches(draw, depth)) as batches:
+    with contextlib.closing(Prefetcher(draw, depth)) as batches:
         assert number(batches.take(0)) == 0
         with pytest.raises(ValueError, match="no such game"):
             batches.take(1)

@@ -39,18 +39,19 @@ struct Puct {
   }
 
   // Factor of c_puct at a node, given the mean, the sum of squares and the number of the values
-  // that came back: 1 where their standard deviation is kUsualStdev, which two more values have at
-  // first (KataGo, docs/KataGoMethods.md, "Dynamic Variance-Scaled cPUCT").
+  // that came back. It is 1 where their standard deviation is kPriorStdev. kPriorCount values with
+  // this deviation are counted in addition (KataGo, docs/KataGoMethods.md, "Dynamic Variance-Scaled
+  // cPUCT").
   float stdev_factor(float mean, float square_sum, float count) const {
-    constexpr float kUsualStdev = 0.4f;
-    constexpr float kUsualCount = 2.0f;
+    constexpr float kPriorStdev = 0.4f;
+    constexpr float kPriorCount = 2.0f;
     if (count <= 1.0f) return 1.0f;
     const float square = mean * mean;
     const float squares = std::max(square_sum, square * count);
-    const float variance = (kUsualCount * (square + kUsualStdev * kUsualStdev) + squares) /
-                               (kUsualCount + count - 1.0f) -
+    const float variance = (kPriorCount * (square + kPriorStdev * kPriorStdev) + squares) /
+                               (kPriorCount + count - 1.0f) -
                            square;
-    return 1.0f + stdev_scale * (std::sqrt(variance) / kUsualStdev - 1.0f);
+    return 1.0f + stdev_scale * (std::sqrt(variance) / kPriorStdev - 1.0f);
   }
 
   // Q of an untried action at a node, given the node's value and the prior mass tried so far.

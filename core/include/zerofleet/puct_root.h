@@ -153,7 +153,8 @@ class PuctRoot {
     prune_forced(root.edges, plan_, puct.exploration(visits), visits, weights);
   }
 
-  // The child to play, drawn from `weights` at a temperature.
+  // The child to play, drawn from `weights` at a temperature. At temperature 0 a lower confidence
+  // bound, if there is one, decides instead of the weights.
   int choose(const RootView& root, std::span<const std::int32_t> weights, double temperature,
              Random& random) const {
     if (temperature == 0.0 && plan_.lcb_stdevs > 0.0) return best(root);
@@ -162,7 +163,7 @@ class PuctRoot {
 
   // The child to play without chance.
   int best(const RootView& root) const {
-    if (plan_.lcb_stdevs > 0.0) return root.safest_child(plan_.lcb_stdevs);
+    if (plan_.lcb_stdevs > 0.0) return root.highest_lcb_child(plan_.lcb_stdevs);
     return root.most_visited_child();
   }
 

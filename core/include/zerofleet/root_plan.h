@@ -25,8 +25,8 @@ struct RootPlan {
   // nullopt: PUCT. A Gumbel root ignores noise, policy temperature, forced visits and pruning.
   std::optional<GumbelPlan> gumbel = {};
 
-  // Standard errors of the lower confidence bound that chooses the child to play without chance; 0:
-  // the most visited child. A Gumbel root ignores it.
+  // The child to play without chance has the highest lower confidence bound: its mean value minus
+  // this many standard errors. 0: the most visited child. A Gumbel root ignores it.
   double lcb_stdevs = 0.0;
 
   bool forces_visits() const { return forced_playouts > 0.0f || min_child_visits > 0; }

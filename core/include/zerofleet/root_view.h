@@ -17,7 +17,7 @@
 namespace zerofleet {
 
 // Sum of the squared values that an edge's visits brought back: the counterpart of its `value_sum`.
-// It is computed from the subtree, so that the tree need not store it.
+// It is computed from the subtree, because `Tree::square_sum` is only kept if c_puct is scaled.
 inline double sum_of_squares(const Tree& tree, EdgeId top) {
   double sum = 0.0;
   std::vector<EdgeId> edges = {top};
@@ -41,12 +41,12 @@ inline double sum_of_squares(const Tree& tree, EdgeId top) {
 
 // Lower confidence bound of the mean of `visits` values in [-1, 1]: the mean minus a number of
 // standard errors. A prior of weight 1 / visits^2 adds the largest variance, so that a few visits
-// with equal values are not taken for certain (KataGo, cpp/search/searchhelpers.cpp,
+// with equal values do not count as certain (KataGo, cpp/search/searchhelpers.cpp,
 // getSelfUtilityLCBAndRadius).
-inline double lower_bound(int visits, double sum, double sum_of_squares, double stdevs) {
+inline double lower_confidence_bound(int visits, double sum, double square_sum, double stdevs) {
   const double prior = 1.0 / (static_cast<double>(visits) * visits);
   const double mean = sum / visits;
-  const double spread = std::max(sum_of_squares / visits - mean * mean, 1e-8);
+  const double spread = std::max(square_sum / visits - mean * mean, 1e-8);
   const double total = visits + prior;
   const double variance = spread + prior / total;
   const double effective_visits = total * total / (visits + prior * prior);
@@ -82,27 +82,26 @@ struct RootView {
     return most_visited(weights, network_priors());
   }
 
-  // Of the children with at least kLeastShare of the most visits, the one whose value has the
-  // highest lower confidence bound; ties go to the first. A child that is certain to be worse than
-  // another does not count.
-  int safest_child(double stdevs) const {
+  // The child whose value has the highest lower confidence bound; ties go to the first. Children
+  // with less than kLeastShare of the most visits are left out. So are children that are certain to
+  // be worse than another.
+  int highest_lcb_child(double stdevs) const {
     std::vector<std::int32_t> weights;
     open_visits(weights);
-    const int favourite = most_visited(weights, network_priors());
-    const double least = kLeastShare * weights[favourite];
-    int safest = favourite;
+    int best = most_visited(weights, network_priors());
+    const double least = kLeastShare * weights[best];
     double highest = -std::numeric_limits<double>::infinity();
     for (int i = 0; i < edges.count; ++i) {
       if (edges.visit_count[i] == 0 || weights[i] == 0 || weights[i] < least) continue;
       const double squares = sum_of_squares(tree, static_cast<EdgeId>(i));
-      const double bound = lower_bound(edges.visit_count[i],
-                                       static_cast<double>(edges.value_sum[i]), squares, stdevs);
+      const double bound = lower_confidence_bound(
+          edges.visit_count[i], static_cast<double>(edges.value_sum[i]), squares, stdevs);
       if (bound > highest) {
-        safest = i;
+        best = i;
         highest = bound;
       }
     }
-    return safest;
+    return best;
   }
 
   static constexpr double kLeastShare = 0.15;  // KataGo's minVisitPropForLCB

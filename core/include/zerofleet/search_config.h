@@ -64,10 +64,10 @@ struct SearchConfig {
   int random_opening_plies = 0;       // most plies of a self-play game drawn without a search
   double random_opening_share = 1.0;  // share of the games with such an opening
   OpeningActions opening_actions = OpeningActions::kUniform;
-  double fork_share = 0.0;     // share of the games that begin with part of an earlier one
-  double lcb_stdevs = 0.0;     // of the lower bound that chooses moves at a PUCT root; 0: by visits
-  double virtual_loss = 1.0;   // losses that a path counts per leaf in flight
-  bool prove_results = false;  // back up certain wins, draws and losses as such
+  double fork_share = 0.0;      // share of the games that begin with part of an earlier one
+  double lcb_stdevs = 0.0;      // standard errors of the LCB that chooses moves (PUCT); 0: visits
+  double virtual_loss = 1.0;    // losses that a path counts per leaf in flight
+  bool prove_results = false;   // back up certain wins, draws and losses as such
   bool decisive_moves = false;  // with prove_results: results decided by one action are certain too
   bool reuse_tree = true;
   int cache_positions = 200'000;  // 0: no cache

@@ -50,7 +50,7 @@ class Tree {
   std::vector<Player> to_play;
   std::vector<float> visited_prior;  // prior mass of the edges visited so far
   std::vector<Proof> proof;
-  std::vector<float> square_sum;  // of the values that came back; only if the search needs it
+  std::vector<float> square_sum;  // of the squared values; only if c_puct is scaled
 
   // Columns by edge: [num_edges], with kLanes more readable entries.
   std::vector<Action> action;

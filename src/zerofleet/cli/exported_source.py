@@ -124,7 +124,7 @@ class GamesExport:
             table = pa.concat_tables(tables)
             for name in _GAME_COLUMNS:
                 if table[name].null_count and name not in _NULLABLE:
-                    raise ValueError(f"{name} has a null")
+                    raise ValueError(f"the column {name} has a null")
             table = table.filter(compute.not_equal(table["kind"], "match")).sort_by("game_uid")
             uids = table["game_uid"].to_numpy(zero_copy_only=False)
         again = np.flatnonzero(uids[1:] == uids[:-1])
@@ -273,7 +273,7 @@ def _rows(table: Any) -> _Rows:  # noqa: ANN401 - pyarrow has no types
     def whole(name: str, kind: Any) -> Any:  # noqa: ANN401 - as above
         column = table[name].cast(kind).combine_chunks()
         if column.null_count:
-            raise ValueError(f"{name} has a null")
+            raise ValueError(f"the column {name} has a null")
         return column
 
     rows: _Rows = {
@@ -290,7 +290,7 @@ def _rows(table: Any) -> _Rows:  # noqa: ANN401 - pyarrow has no types
         offsets = lists.offsets.to_numpy().astype(np.int64)
         values = lists.values.to_numpy(zero_copy_only=False)[offsets[0] : offsets[-1]]
         if len(values) != offsets[-1] - offsets[0] or lists.values.null_count:
-            raise ValueError(f"{name} has a null")
+            raise ValueError(f"the column {name} has a null")
         offsets = offsets - offsets[0]
         if not np.array_equal(rows.setdefault("offsets", offsets), offsets):
             raise ValueError(f"the lists of {name} and legal_actions differ in length")

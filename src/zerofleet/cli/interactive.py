@@ -127,7 +127,7 @@ class InteractiveGame:
             self._say("")
 
     def _examples(self) -> str:
-        """Return how the game writes its actions, by the first legal ones."""
+        """Return a line with the first legal actions, as examples of how to write them."""
         state = State(self._opponent.game, [], self._start)
         legal = [state.action_to_san(each) for each in state.legal_actions()[:3]]
         return f"Actions are written as {' or '.join(legal)}."

@@ -130,7 +130,7 @@ def final_report(
         folder: the run's data folder.
         workers: self-play workers of this start.
         metrics_port: first port of the metrics of this start; None: no metrics.
-        trainer: the run's settings; None: the report has no advice on them.
+        trainer: settings of ``[trainer]``; None: the report has no advice on training.
     """
     lines = ["", *_cost(figures, usage)]
     if figures.models == 1 and trainer is not None:
@@ -152,7 +152,7 @@ def _untrained(figures: RunFigures, trainer: TrainerSection) -> list[str]:
         )
     else:
         lines.append(
-            f"The next one comes after {trainer.publish_every_steps:,} steps. Resume the run, or "
+            f"The next model comes after {trainer.publish_every_steps:,} steps. Resume the run, or "
             "lower trainer.publish_every_steps."
         )
     return lines

@@ -31,8 +31,8 @@ class SearchSection(Section):
     root: Literal["puct", "gumbel"] = Field(default="gumbel", json_schema_extra=BASIC)
     """Selection of actions at the root: ``puct``, or ``gumbel`` for Gumbel sampling with sequential
     halving (Danihelka et al., ICLR 2022). Gumbel improves the policy even with few simulations. The
-    root's value is then the improved policy's value. Client searches always use PUCT, so that more
-    visits mean a better action."""
+    root's value is then the improved policy's value. Client searches always use PUCT, so that the
+    visits show what the search prefers."""
     c_puct: float = Field(default=1.5, gt=0, json_schema_extra=BASIC)
     """Exploration constant of PUCT, ``Q + c_puct * P * sqrt(sum N) / (1 + N)``. Raise it to explore
     more."""

@@ -23,7 +23,9 @@ from zerofleet.records import is_held_out
 
 _HEX = np.frombuffer(b"".join(b"%02x" % byte for byte in range(256)), "S2")
 _DASHES = (8, 13, 18, 23)  # places in the text of a UUID
-_SCALARS = ("final_score", "root_value", "search_surprise", "plies_to_end")  # one number each
+# The same as in zerofleet.network, which needs torch.
+_SEARCH_TARGETS = ("root_value", "search_surprise", "plies_to_end")
+_SCALARS = ("final_score", *_SEARCH_TARGETS)  # one number each
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -76,7 +78,7 @@ class TrainingPositions:
         }
         self.auxiliary = {
             **{name: width for name, width in widths.items() if name in weighted and width},
-            **dict.fromkeys(_SCALARS[1:], 1),
+            **dict.fromkeys(_SEARCH_TARGETS, 1),
         }
         """Widths of the auxiliary targets by name, in their order."""
 

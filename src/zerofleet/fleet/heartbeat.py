@@ -96,7 +96,7 @@ class Heartbeat:
 
     @property
     def is_late(self) -> bool:
-        """Whether the process does not respond: half the time until it expires has passed."""
+        """Whether the process does not respond: its heartbeat is older than half of its TTL."""
         return self.age_seconds >= _LATE_SHARE * self.ttl_seconds
 
     @property

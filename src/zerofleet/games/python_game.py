@@ -456,8 +456,8 @@ class ClassPosition:
             raise self._failed("is_terminal", error) from error
         if not over and self._ply >= self._rules.max_length:
             raise self._wrong(
-                f"it has not ended at ply {self._ply}, and max_length is that number: raise it, or "
-                "end the game there"
+                f"it has not ended at ply {self._ply} = max_length: raise max_length, or end the "
+                "game there"
             )
         return over
 

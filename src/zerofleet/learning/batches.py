@@ -1,4 +1,4 @@
-"""Batches that are ready when their steps begin: drawn by a thread, and copied to the GPU."""
+"""Batches for the next steps, drawn ahead by a thread and copied to the GPU."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ On CPUs there is nothing to gain: drawing a batch takes less than a hundredth of
 """
 
 
-class Batches:
-    """Draws the batches of the next steps in the order of the steps.
+class Prefetcher:
+    """Draws the batches of the next steps ahead, in the order of the steps.
 
-    A batch depends on its step and on the window alone. Batches that were drawn before the window
-    changed are dropped (``discard``), so each step gets the batch that it would draw itself.
+    A batch depends only on its step and the window. ``discard`` drops the batches that were drawn
+    before the window changed. So each step gets the same batch as without a thread.
 
     Args:
-        draw: returns the batch of a step. It is called by one thread at a time, which is not the
-            caller's unless ``depth`` is 0.
+        draw: returns the batch of a step. The thread of the prefetcher calls it, or ``take`` if
+            ``depth`` is 0.
         depth: batches to draw ahead; 0: none, and no thread.
         device: a GPU to copy batches to; None: they stay arrays.
     """
@@ -37,14 +37,14 @@ class Batches:
     ) -> None:
         self._draw = draw
         self._depth = depth
-        self._changed = threading.Condition()  # guards all below
+        self._changed = threading.Condition()  # guards the attributes below
         self._ready: deque[tuple[int, _Slot | TrainBatch]] = deque()
         self._next: int | None = None  # step of the next draw; None: wait for ``take``
         self._round = 0  # number of ``discard`` calls: a draw of an earlier round is dropped
         self._error: BaseException | None = None
         self._closed = False
         is_gpu = device is not None and device.type == "cuda"
-        # One more than are ready, because the last step may still read its batch.
+        # One more than ``depth``, because the last step may still read its batch.
         self._free = [_Slot(device) for _ in range(depth + 1)] if is_gpu and device else []
         self._copies = bool(self._free)
         self._taken: _Slot | None = None
@@ -57,7 +57,7 @@ class Batches:
         """Return the batch of a step.
 
         Returns:
-            Arrays, or tensors on the GPU. The next call may overwrite tensors.
+            Arrays, or tensors on the GPU, which the next call may overwrite.
 
         Raises:
             Exception: the error of ``draw``.
@@ -66,8 +66,8 @@ class Batches:
             return self._draw(step)
         with self._changed:
             self._release()
-            coming = self._ready[0][0] if self._ready else self._next
-            if coming != step:
+            next_step = self._ready[0][0] if self._ready else self._next
+            if next_step != step:
                 self._restart(step)
             self._changed.notify_all()
             self._changed.wait_for(lambda: self._ready or self._error)
@@ -94,9 +94,9 @@ class Batches:
             self._thread.join()
 
     def _release(self) -> None:
-        """Return the slot of the last batch, whose step has been launched."""
+        """Free the slot of the last batch, whose step has been launched."""
         if self._taken is not None:
-            self._taken.used()
+            self._taken.mark_used()
             self._free.append(self._taken)
             self._taken = None
 
@@ -116,7 +116,7 @@ class Batches:
                 self._changed.wait_for(lambda: self._closed or self._has_room())
                 if self._closed:
                     return
-                step, drawn_in = self._next, self._round
+                step, draw_round = self._next, self._round
                 assert step is not None
                 slot = self._free.pop() if self._copies else None
             try:
@@ -129,7 +129,7 @@ class Batches:
                     self._changed.notify_all()
                 return
             with self._changed:
-                if drawn_in == self._round:
+                if draw_round == self._round:
                     self._ready.append((step, slot or batch))
                     self._next = step + 1
                 elif slot is not None:
@@ -139,7 +139,7 @@ class Batches:
 
 @dataclass(slots=True, eq=False)
 class _Buffers:
-    """Buffers of one size, and the events of their use."""
+    """Buffers of one batch size, and the events at which they may be overwritten."""
 
     pinned: list[Tensor]
     device: list[Tensor]
@@ -148,7 +148,7 @@ class _Buffers:
 
 
 class _Slot:
-    """A batch in pinned memory and its copy on the GPU, made by a stream of its own.
+    """A batch in pinned memory and its copy on the GPU, which has its own CUDA stream.
 
     Args:
         device: the GPU.
@@ -160,7 +160,7 @@ class _Slot:
         self._buffers: _Buffers | None = None
 
     def fill(self, batch: TrainBatch) -> None:
-        """Start to copy a batch, once the last copy and the step that read it are complete."""
+        """Wait until the slot's last batch is no longer used, then start to copy a batch."""
         columns = [torch.as_tensor(column) for column in batch]
         buffers = self._buffers
         if buffers is None:
@@ -174,8 +174,8 @@ class _Slot:
         buffers.copied.synchronize()
         buffers.used.synchronize()
         with torch.cuda.stream(self._stream):
-            for column, pinned, there in zip(columns, buffers.pinned, buffers.device, strict=True):
-                there.copy_(pinned.copy_(column), non_blocking=True)
+            for column, pinned, on_gpu in zip(columns, buffers.pinned, buffers.device, strict=True):
+                on_gpu.copy_(pinned.copy_(column), non_blocking=True)
             buffers.copied.record()
 
     def tensors(self) -> Sequence[Tensor]:
@@ -184,7 +184,7 @@ class _Slot:
         torch.cuda.current_stream().wait_event(self._buffers.copied)
         return self._buffers.device
 
-    def used(self) -> None:
+    def mark_used(self) -> None:
         """Note that all work on the tensors has been launched on the calling thread's stream."""
         assert self._buffers is not None
         self._buffers.used.record()

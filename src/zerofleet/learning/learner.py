@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from zerofleet.config import RunConfig
 from zerofleet.errors import ConfigError
 from zerofleet.fleet.figures import Measurement
-from zerofleet.learning.batches import GPU_DEPTH, Batches
+from zerofleet.learning.batches import GPU_DEPTH, Prefetcher
 from zerofleet.learning.build import (
     checked_groups,
     checked_losses,
@@ -35,9 +35,10 @@ _MAIN = ("policy", "value")
 _BF16_CHANNELS = 32  # channels from which a network gains by bf16 on a CPU
 # Constants of mallopt in glibc's malloc.h.
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
-_log = structlog.get_logger()
 _MOST_KEPT = 1 << 30  # bytes
 _LARGEST_KEPT = 32 << 20  # bytes; glibc accepts no larger value
+
+_log = structlog.get_logger()
 
 
 class Precision:
@@ -127,15 +128,15 @@ class Learner:
     kind of CPU with one number of threads. With a budget of minutes, ``seconds`` must also be the
     same.
 
-    The process keeps the memory that its steps free (``keep_freed_memory``). On a GPU one CUDA
-    graph holds the step up to the new weights. There is none if several processes train, if
-    ``trainer.compile`` is set, or for a network of your own.
+    The process keeps the memory that its steps free (``keep_freed_memory``). On a GPU the step, up
+    to the new weights, is captured as a CUDA graph. It is not captured if several processes train,
+    if ``trainer.compile`` is set, or for a network of your own.
 
     Args:
         spec: the game's board and actions.
         run: network, seed and the trainer's settings.
         team: the processes that train together; by default this one alone.
-        captures: whether a CUDA graph may hold the step.
+        cuda_graph: whether the step may be captured as a CUDA graph.
     """
 
     def __init__(
@@ -144,7 +145,7 @@ class Learner:
         run: RunConfig,
         team: Team | None = None,
         *,
-        captures: bool = True,
+        cuda_graph: bool = True,
     ) -> None:
         keep_freed_memory()
         self._settings = settings = run.trainer
@@ -168,14 +169,14 @@ class Learner:
         average_decay = settings.average_decay
         self._average = WeightAverage(self.network, average_decay) if average_decay else None
         self._running_figures = _running_figures(self.network)
-        # Written by each step, and read only when it is recorded.
+        # Each step writes it on the device. The host reads it only for the metrics.
         self._gradient_norm = torch.full((), torch.nan, device=self._team.device)
         self._auxiliary_losses: Mapping[str, Tensor] = {}
         self._forward = self.network.outputs
         if settings.compile:
             self._forward = torch.compile(self._forward)  # pyright: ignore[reportUnknownMemberType]
         self._captured: CapturedStep | None = None
-        if self.device.type == "cuda" and captures and not settings.compile:
+        if self.device.type == "cuda" and cuda_graph and not settings.compile:
             if self._team.size > 1:
                 _log.info("step_not_captured", reason=f"{self._team.size} processes train")
             elif run.network.is_own:
@@ -189,17 +190,17 @@ class Learner:
         """Device of the weights and of each batch."""
         return self._team.device
 
-    def batches(self, draw: Callable[[int], TrainBatch], depth: int | None = None) -> Batches:
-        """Return a source of batches for ``train``; the caller must close it.
+    def batches(self, draw: Callable[[int], TrainBatch], depth: int | None = None) -> Prefetcher:
+        """Return a prefetcher of batches for ``train``; the caller must close it.
 
         Args:
-            draw: returns the batch of a step; see ``Batches``.
-            depth: batches to draw ahead; by default as many as this device gains by.
+            draw: returns the batch of a step; see ``Prefetcher``.
+            depth: batches to draw ahead; by default ``GPU_DEPTH`` on a GPU and 0 on a CPU.
         """
         is_gpu = self.device.type == "cuda"
         depth = (GPU_DEPTH if is_gpu else 0) if depth is None else depth
-        # A team deals its shares from the memory of the host.
-        return Batches(draw, depth, self.device if self._team.size == 1 else None)
+        # A team distributes the shares of a batch from host memory.
+        return Prefetcher(draw, depth, self.device if self._team.size == 1 else None)
 
     @property
     def learning_rate(self) -> float:
@@ -218,7 +219,7 @@ class Learner:
 
     @property
     def gradient_norm(self) -> float | None:
-        """Norm of the last usable gradient of all losses, without the l2 term; None without one."""
+        """Norm of the last usable gradient of all losses, without the l2 term; None before it."""
         norm = self._gradient_norm.item()
         return None if math.isnan(norm) else norm
 
@@ -231,7 +232,7 @@ class Learner:
         """Take one gradient step, together with the other processes of the team.
 
         Args:
-            batch: its columns as arrays; for one process alone also as tensors on ``device``.
+            batch: columns as arrays. A process that trains alone also takes tensors on ``device``.
         """
         if self._team.size == 1:
             self.train_on(batch)
@@ -242,7 +243,7 @@ class Learner:
         """Take one gradient step on this process's share of a batch.
 
         Args:
-            share: its columns, as arrays or as tensors on ``device``.
+            share: columns as arrays, or as tensors on ``device``.
         """
         self._optimizer.prepare(self.learning_rate, self.step)
         take = self._captured or self._take_step

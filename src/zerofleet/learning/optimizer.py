@@ -25,8 +25,8 @@ from zerofleet.network import Network, ParameterGroup
 class _Optimizer(ABC):
     """The weights and their gradient as vectors; subclasses implement the step.
 
-    ``prepare`` writes the numbers of the next step to the device. ``step`` reads nothing back, so
-    that a CUDA graph can hold it.
+    ``prepare`` writes the learning rates of the next step to the device. ``step`` reads nothing
+    back, so that it can be part of a CUDA graph.
 
     Args:
         parameters: moved into one vector; their shapes, strides and values stay. Do not move them
@@ -89,7 +89,7 @@ class _Optimizer(ABC):
         """
 
     def prepare(self, learning_rate: float, steps: int = 0) -> None:
-        """Write the numbers of the next step to the device.
+        """Write the learning rates of the next step to the device.
 
         Args:
             learning_rate: factor of the step.
@@ -110,23 +110,23 @@ class _Optimizer(ABC):
         """Move the weights against the gradient of ``backward``, and clear it.
 
         Args:
-            usable: bool scalar on the device. If it is false, weights and averages stay. None: the
-                gradient is usable.
+            usable: bool scalar on the device; if false, weights and averages stay as they are.
+                None: the gradient is usable.
         """
-        vectors = [] if usable is None else [self._weights, *self._vectors()]
+        vectors = [] if usable is None else [self._weights, *self._average_vectors()]
         before = [vector.clone() for vector in vectors]
-        self._take()
+        self._update()
         for vector, kept in zip(vectors, before, strict=True):
             assert usable is not None
             vector.copy_(torch.where(usable, vector, kept))
         self.clear()
 
     @abstractmethod
-    def _take(self) -> None:
+    def _update(self) -> None:
         """Move the weights against the gradient."""
 
     @abstractmethod
-    def _vectors(self) -> list[Tensor]:
+    def _average_vectors(self) -> list[Tensor]:
         """Return the averages of earlier gradients, each ``[weights]``."""
 
     def _move(self, direction: Tensor) -> None:
@@ -176,7 +176,7 @@ class Momentum(_Optimizer):
         self._l2 = l2
         self._velocity = torch.zeros_like(self._weights)
 
-    def _take(self) -> None:
+    def _update(self) -> None:
         if self._decays is None:
             self.gradient.add_(self._weights, alpha=2 * self._l2)
         else:
@@ -184,7 +184,7 @@ class Momentum(_Optimizer):
         self._velocity.mul_(self._momentum).add_(self.gradient)
         self._move(self._velocity)
 
-    def _vectors(self) -> list[Tensor]:
+    def _average_vectors(self) -> list[Tensor]:
         return [self._velocity]
 
     def averages(self) -> Mapping[str, list[Tensor]]:
@@ -227,19 +227,19 @@ class AdamW(_Optimizer):
         self._square = torch.zeros_like(self._weights)
         self._decay = torch.zeros_like(self._rate)  # learning_rate * weight_decay
         self._kept = torch.zeros_like(self._rate)  # 1 - learning_rate * weight_decay
-        self._square_weight = torch.zeros_like(self._rate)  # 1 - 0.999^t
+        self._square_correction = torch.zeros_like(self._rate)  # 1 - 0.999^t
 
     def prepare(self, learning_rate: float, steps: int = 0) -> None:
         """See ``_Optimizer.prepare``."""
         super().prepare(learning_rate / (1 - self._beta ** (steps + 1)), steps)
         self._decay.fill_(learning_rate * self._weight_decay)
         self._kept.fill_(1 - learning_rate * self._weight_decay)
-        self._square_weight.fill_(1 - self._BETA_SQUARE ** (steps + 1))
+        self._square_correction.fill_(1 - self._BETA_SQUARE ** (steps + 1))
 
-    def _take(self) -> None:
+    def _update(self) -> None:
         self._mean.lerp_(self.gradient, 1 - self._beta)
         self._square.lerp_(self.gradient.square(), 1 - self._BETA_SQUARE)
-        root = (self._square / self._square_weight).sqrt_().add_(self._EPSILON)
+        root = (self._square / self._square_correction).sqrt_().add_(self._EPSILON)
         rates, decays = self._rates, self._decays
         if rates is None and decays is None:
             self._weights.mul_(self._kept).addcdiv_(self._mean * self._rate, root, value=-1)
@@ -252,7 +252,7 @@ class AdamW(_Optimizer):
                 step.mul_(rates)
             self._weights.mul_(kept.add_(1)).addcmul_(step, self._rate, value=-1)
 
-    def _vectors(self) -> list[Tensor]:
+    def _average_vectors(self) -> list[Tensor]:
         return [self._mean, self._square]
 
     def averages(self) -> Mapping[str, list[Tensor]]:
@@ -262,14 +262,14 @@ class AdamW(_Optimizer):
 
 @dataclass(frozen=True, slots=True)
 class _Kernels:
-    """Kernels of one shape, which are neighbours in the vector of weights."""
+    """Kernels of one shape, which are adjacent in the vector of weights."""
 
     place: slice
     shape: tuple[int, int, int]  # kernels, rows and columns
-    decay: float | Tensor  # weight decay of all of them, or of each: ``[kernels, 1, 1]``
+    decay: float | Tensor  # weight decay of all kernels, or of each: ``[kernels, 1, 1]``
 
     def part(self, vector: Tensor) -> Tensor:
-        """Return their part of a vector, as ``[kernels, rows, columns]``."""
+        """Return the kernels' part of a vector, as ``[kernels, rows, columns]``."""
         return vector[self.place].view(self.shape)
 
 
@@ -284,8 +284,8 @@ class Muon(Momentum):
         W        = W - learning_rate * (s * orthogonal(g + momentum * velocity) + weight_decay * W)
 
     where ``orthogonal(U S V^T)`` is about ``U V^T`` and ``s = sqrt(max(1, rows / columns))``. All
-    other weights take the step of ``Momentum``, at the same rate. Kernels of one shape lie side by
-    side in the vector of weights, so that one operation works on all of them.
+    other weights take the step of ``Momentum``, at the same rate. Kernels of one shape are
+    adjacent in the vector of weights, so that one operation works on all of them.
 
     Args:
         network: see ``_Optimizer`` for its parameters. Its ``matrices`` take such steps.
@@ -305,18 +305,18 @@ class Muon(Momentum):
     ) -> None:
         parameters = list(network.parameters())
         matrices = {id(each) for each in network.matrices()}
-        alike: dict[tuple[int, int], list[nn.Parameter]] = defaultdict(list)  # by rows and columns
+        by_shape: dict[tuple[int, int], list[nn.Parameter]] = defaultdict(list)  # rows, columns
         for each in parameters:
             if id(each) in matrices:
-                alike[len(each), each.numel() // len(each)].append(each)
+                by_shape[len(each), each.numel() // len(each)].append(each)
         others = [each for each in parameters if id(each) not in matrices]
-        order = [*chain.from_iterable(alike.values()), *others]
+        order = [*chain.from_iterable(by_shape.values()), *others]
         super().__init__(parameters, momentum, l2, groups, order)
         self._penalty = torch.full_like(self._weights, 2 * l2)
         if self._decays is not None:
             self._penalty *= self._decays
         self._kernels: list[_Kernels] = []
-        for (rows, columns), kernels in alike.items():
+        for (rows, columns), kernels in by_shape.items():
             places = [_place(each) for each in kernels]
             place = slice(places[0].start, places[-1].stop)
             self._penalty[place] = 0
@@ -327,20 +327,20 @@ class Muon(Momentum):
                 decay = each_decay.view(-1, 1, 1).to(self._weights.device)
             self._kernels.append(_Kernels(place, (len(kernels), rows, columns), decay))
 
-    def _take(self) -> None:
+    def _update(self) -> None:
         self.gradient.addcmul_(self._weights, self._penalty)
         self._velocity.mul_(self._momentum).add_(self.gradient)
         step = self._velocity.clone()
         for kernels in self._kernels:
             _, rows, columns = kernels.shape
             ahead = kernels.part(self.gradient) + self._momentum * kernels.part(self._velocity)
-            turned = orthogonal(ahead) * max(1, rows / columns) ** 0.5
+            direction = orthogonal(ahead) * max(1, rows / columns) ** 0.5
             weights = kernels.part(self._weights)
             if isinstance(kernels.decay, Tensor):
-                turned.addcmul_(weights, kernels.decay)
+                direction.addcmul_(weights, kernels.decay)
             else:
-                turned.add_(weights, alpha=kernels.decay)
-            kernels.part(step).copy_(turned)
+                direction.add_(weights, alpha=kernels.decay)
+            kernels.part(step).copy_(direction)
         self._move(step)
 
 

@@ -110,7 +110,7 @@ def check_in_child(staged: StagedModel, golden: Golden) -> Difference:
         try:
             answer = _ask_child(command, golden.to_bytes(), CHECK_SECONDS)
         except _KilledError:
-            # The signal may have been for the whole group of processes, because the trainer stops.
+            # A signal to the whole process group may have ended it, because the trainer stops.
             answer = _ask_child(command, golden.to_bytes(), CHECK_SECONDS)
     except _ChildError as error:
         raise IncompatibleModelError(f"model not published: {error}") from error
