@@ -178,7 +178,7 @@ class Publisher:
             return
         try:
             self._give_back(making.version)
-        except StoreUnavailableError as error:
+        except (OSError, StoreUnavailableError) as error:
             self._warn_of_entry(making.version, error)
 
     def _await(self, making: _Making) -> Published:
@@ -213,7 +213,7 @@ class Publisher:
         except StaleEpochError:
             try:
                 self._give_back(version)
-            except StoreUnavailableError as error:
+            except (OSError, StoreUnavailableError) as error:
                 self._warn_of_entry(version, error)
             raise
         published.recorded()
