@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from zerofleet.errors import IllegalActionError
 from zerofleet.games import State, parse_actions
 from zerofleet.games.game_board import GameBoard, board_of
 from zerofleet.games.notation import player_names
@@ -67,10 +70,23 @@ def add_mistakes_page(frame: Frame) -> None:
 
         async def read() -> tuple[Mistake, ...]:
             rows = await visit.sources.rows(_LARGEST, run=visit.run.name)
-            return tuple(_mistake_of(visit.run.game, row) for row in rows)
+            return await asyncio.to_thread(mistakes_of, visit.run.game, rows)
 
         view = MistakesView(visit, board)
         visit.watch(visit.shared("mistakes", read, _SECONDS), view.show)
+
+
+def mistakes_of(game: str, rows: Iterable[Any]) -> tuple[Mistake, ...]:
+    """Return the mistakes of rows of ``largest_mistakes`` with the moves of their games.
+
+    Games that do not replay under the rules are left out: the trainer rejects them, but they stay
+    in the database.
+    """
+    found: list[Mistake] = []
+    for row in rows:
+        with contextlib.suppress(IllegalActionError):
+            found.append(_mistake_of(game, row))
+    return tuple(found)
 
 
 def _mistake_of(game: str, row: Any) -> Mistake:  # noqa: ANN401

@@ -178,7 +178,7 @@ class Publisher:
             return
         try:
             self._give_back(pending.version)
-        except StoreUnavailableError as error:
+        except (OSError, StoreUnavailableError) as error:
             self._warn_of_entry(pending.version, error)
 
     def _await(self, pending: _PendingModel) -> Published:
@@ -213,7 +213,7 @@ class Publisher:
         except StaleEpochError:
             try:
                 self._give_back(version)
-            except StoreUnavailableError as error:
+            except (OSError, StoreUnavailableError) as error:
                 self._warn_of_entry(version, error)
             raise
         published.recorded()

@@ -54,7 +54,7 @@ async def serve(run: RunConfig, settings: ProcessSettings, stop: asyncio.Event) 
         ConfigError: a person must fix something; the message says what.
         StaleEpochError: another trainer has taken over this run.
         IncompatibleModelError: the first model cannot be published.
-        ZerofleetError: the trainer ran out of memory.
+        ZerofleetError: the trainer ran out of memory, or cannot write its last checkpoint.
     """
     with ThreadPoolExecutor(1, thread_name_prefix="training") as thread:
         in_thread = asyncio.get_running_loop().run_in_executor

@@ -10,7 +10,7 @@ import structlog
 from zerofleet import games
 from zerofleet.config import ResignSection, RunConfig
 from zerofleet.database import Resignations, Restarts
-from zerofleet.errors import IncompatibleModelError, StoreUnavailableError
+from zerofleet.errors import IncompatibleModelError, StoreUnavailableError, ZerofleetError
 from zerofleet.fleet.figures import ABSURD_LOSS, DemandFigures, TrainerFigures
 from zerofleet.learning.learner import Learner
 from zerofleet.learning.measurement import TrainBatch
@@ -105,6 +105,7 @@ class Trainer:
             StaleEpochError: another trainer has taken over; nothing was written since.
             ConfigError: a person must fix something.
             IncompatibleModelError: the first model cannot be published.
+            ZerofleetError: the last checkpoint cannot be written.
         """
         _log.info("trainer_started", step=self.step, epoch=self._epoch)
         stop = self._stores.stop
@@ -140,7 +141,15 @@ class Trainer:
                 _log.warning("model_postponed", reason=str(error))
         else:
             snapshot = None
-        self._checkpoints.save_last(self._is_sound, snapshot)
+        try:
+            self._checkpoints.save_last(self._is_sound, snapshot)
+        except OSError as error:
+            folder = self._stores.checkpoints.folder
+            raise ZerofleetError(
+                f"the last checkpoint, after step {self.step}, cannot be written to {folder}: "
+                f"{error.strerror or error}. Free disk space or make the folder writable. The run "
+                "resumes from the checkpoint before"
+            ) from error
 
     def _refill(self) -> None:
         """Read the whole window before training, so as not to train on its oldest part alone."""

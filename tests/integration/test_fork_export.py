@@ -253,6 +253,13 @@ def test_wrong_exports_are_refused_in_one_line_and_nothing_is_written(
         rewritten(export, table, nulls)
         assert f"{name} has a null" in refused()
         again()
+
+    def no_uids(rows: pa.Table) -> pa.Table:
+        return rows.set_column(rows.schema.names.index("game_uid"), "game_uid", rows["reason"])
+
+    rewritten(export, "games", no_uids)
+    assert "which is no UUID" in refused()
+    again()
     shutil.rmtree(export / "searches")
     assert "has no searches, so there is nothing to learn from" in refused()
     again()

@@ -24,7 +24,7 @@ from tests.support.random_records import changed, target_record
 from zerofleet.config import INITIAL_WEIGHTS, RunConfig, run_from_values
 from zerofleet.config.presets import PRESETS
 from zerofleet.database import Database, Submission
-from zerofleet.errors import ConfigError, StaleEpochError
+from zerofleet.errors import ConfigError, StaleEpochError, ZerofleetError
 from zerofleet.fleet import figures
 from zerofleet.fleet.figures import TrainerFigures
 from zerofleet.fleet.heartbeat import Heartbeat, Heartbeats
@@ -318,6 +318,18 @@ def test_a_model_that_is_being_made_at_a_stop_is_published_from_its_step(
     assert surroundings.saved_step() == PUBLISH
     surroundings.train_until(lambda: len(surroundings.steps()) >= 3)
     assert surroundings.steps() == [PUBLISH * i for i in range(len(surroundings.steps()))]
+
+
+def test_a_last_checkpoint_that_cannot_be_written_is_reported(surroundings: Surroundings) -> None:
+    surroundings.run = a_run(checkpoint_every_steps=1_000)
+    surroundings.submit(range(60))
+    folder = surroundings.folder / "checkpoints" / "loop"
+    with surroundings.training() as running:
+        until(surroundings.idle)
+        folder.rename(folder.with_name("moved"))
+        folder.write_text("no folder")
+    with pytest.raises(ZerofleetError, match="the last checkpoint, after step"):
+        running.result()
 
 
 def test_minutes_of_training_are_counted_over_restarts_and_waits_are_not(

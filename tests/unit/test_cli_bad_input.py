@@ -637,6 +637,9 @@ def test_a_check_of_a_game_says_what_to_mend_in_one_line(zerofleet: Zerofleet) -
     assert "= max_length: raise max_length, or end the game there" in words
     assert "docs/tutorials/your-own-game.md says what each method does" in words
     assert "no module nope" in complaint(zerofleet("check-game", "python:nope:Short"))
+    status, errors = zerofleet("check-game", "tic_tac_toe", "--seed", "-1")
+    assert status == 2
+    assert "Invalid value for '--seed'" in errors
     assert zerofleet("check-game", "tic_tac_toe", "--games", "3") == (0, "")
 
 

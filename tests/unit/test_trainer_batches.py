@@ -125,6 +125,13 @@ def test_closing_waits_for_a_draw_and_drops_what_is_ready() -> None:
         batches.take(0)
 
 
+def test_a_closed_source_refuses_instead_of_waiting() -> None:
+    batches = Batches(numbered, 2)
+    batches.close()
+    with pytest.raises(RuntimeError, match="the batch of step 5 is not drawn"):
+        batches.take(5)
+
+
 @pytest.mark.parametrize("depth", DEPTHS)
 def test_an_error_reaches_the_step_that_needs_the_batch(depth: int) -> None:
     def draw(step: int) -> TrainBatch:

@@ -18,7 +18,9 @@ def check_game(
         str, typer.Argument(metavar="GAME", help="python:MODULE:CLASS, or any other game.")
     ],
     games: Annotated[int, typer.Option(min=1, help="Random games.")] = 20,
-    seed: Annotated[int, typer.Option(help="The same seed plays the same games.")] = 1,
+    seed: Annotated[
+        int, typer.Option(min=0, max=999_999_999, help="The same seed plays the same games.")
+    ] = 1,
 ) -> None:
     """Try the rules of a game: play it at random, search it and train on it.
 

@@ -105,15 +105,15 @@ def export(
         done = export_games(database, run, target, name, choice, planes=planes)
     for line in done.skipped:
         echo(line, err=True)
-    echo(_summary(done, target), err=True)
+    echo(_summary(done, target, planes=planes), err=True)
 
 
-def _summary(done: Exported, folder: Path) -> str:
+def _summary(done: Exported, folder: Path, *, planes: bool) -> str:
     from zerofleet.fleet.report import counted
 
     counts = [counted(done.games, "game")]
     if done.searches:
         counts.append(f"{done.searches:,} searches" if done.searches != 1 else "1 search")
-    if done.positions:
+    if planes:
         counts.append(counted(done.positions, "training position"))
     return f"{', '.join(counts)} in {folder}"

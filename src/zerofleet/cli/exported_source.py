@@ -47,6 +47,7 @@ _GAME_COLUMNS = (
     "ingested_at",
 )
 _NULLABLE = ("start", "resign_threshold")
+_UID = "^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$"
 # The models of another run are not models of this one.
 _SEARCH_COLUMNS = (
     "game_uid",
@@ -115,16 +116,13 @@ class GamesExport:
             with _readable(path):
                 file = _opened(path)
                 _require_columns(folder / "games", file.schema_arrow.names, _GAME_COLUMNS)
-                tables.append(file.read(columns=list(_GAME_COLUMNS)))
+                tables.append(_whole_games(file.read(columns=list(_GAME_COLUMNS))))
         for path in _files(folder, "searches"):
             with _readable(path):
                 names = _opened(path).schema_arrow.names
                 _require_columns(folder / "searches", names, _SEARCH_COLUMNS)
         with _readable(folder / "games"):
             table = pa.concat_tables(tables)
-            for name in _GAME_COLUMNS:
-                if table[name].null_count and name not in _NULLABLE:
-                    raise ValueError(f"the column {name} has a null")
             table = table.filter(compute.not_equal(table["kind"], "match")).sort_by("game_uid")
             uids = table["game_uid"].to_numpy(zero_copy_only=False)
         again = np.flatnonzero(uids[1:] == uids[:-1])
@@ -198,6 +196,35 @@ def _opened(path: Path) -> Any:  # noqa: ANN401 - pyarrow has no types
     """Return a file of pyarrow, which compares its pages with their checksums where it has any."""
     parquet: Any = importlib.import_module("pyarrow.parquet")
     return parquet.ParquetFile(path, page_checksum_verification=True)
+
+
+def _whole_games(table: Any) -> Any:  # noqa: ANN401 - pyarrow has no types
+    """Return a table of games of pyarrow with the types of ``zerofleet export``.
+
+    Raises:
+        ValueError: a column has another type or a null, or a uid is not a UUID.
+    """
+    pa: Any = importlib.import_module("pyarrow")
+    compute: Any = importlib.import_module("pyarrow.compute")
+    types: dict[str, Any] = {
+        "result": pa.int8(),
+        "length": pa.int16(),
+        "resign_threshold": pa.float32(),
+        "plays_on": pa.bool_(),
+        **dict.fromkeys(("started_at", "finished_at", "ingested_at"), pa.timestamp("us", "UTC")),
+    }
+    columns: dict[str, Any] = {}
+    for name in _GAME_COLUMNS:
+        try:
+            columns[name] = table[name].cast(types.get(name, pa.string()))
+        except (ValueError, NotImplementedError) as error:
+            raise ValueError(f"the column {name}: {error}") from error
+        if columns[name].null_count and name not in _NULLABLE:
+            raise ValueError(f"the column {name} has a null")
+    is_uid = compute.match_substring_regex(columns["game_uid"], _UID)
+    if (place := compute.index(is_uid, value=False).as_py()) >= 0:
+        raise ValueError(f"game_uid has {columns['game_uid'][place].as_py()!r}, which is no UUID")
+    return pa.table(columns)
 
 
 def _about(folder: Path) -> dict[str, Any]:

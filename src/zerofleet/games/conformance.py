@@ -306,7 +306,10 @@ def _check_hash(
 def _check_notation(sizes: GameSpec) -> None:
     state = State(sizes.name)
     texts = [state.action_to_string(action) for action in range(sizes.num_actions)]
+    actions: dict[str, int] = {}
     for action, text in enumerate(texts):
+        first = actions.setdefault(text, action)
+        _require(first == action, sizes, [], f"actions {first} and {action} are both {text!r}")
         _require(len(text.split()) == 1, sizes, [], f"action {action} is {text!r}, not one word")
         _require(
             state.string_to_action(text) == action,

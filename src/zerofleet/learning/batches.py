@@ -61,6 +61,7 @@ class Prefetcher:
 
         Raises:
             Exception: the error of ``draw``.
+            RuntimeError: ``close`` was called, so no further batch is drawn.
         """
         if self._thread is None:
             return self._draw(step)
@@ -70,9 +71,11 @@ class Prefetcher:
             if next_step != step:
                 self._restart(step)
             self._changed.notify_all()
-            self._changed.wait_for(lambda: self._ready or self._error)
+            self._changed.wait_for(lambda: self._ready or self._error or self._closed)
             if not self._ready and self._error is not None:
                 raise self._error
+            if not self._ready:
+                raise RuntimeError(f"the batch of step {step} is not drawn: the source is closed")
             batch = self._ready.popleft()[1]
             self._changed.notify_all()
         if not isinstance(batch, _Slot):

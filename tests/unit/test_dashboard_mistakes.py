@@ -1,0 +1,17 @@
+"""The page of the largest mistakes: which games it shows."""
+
+from types import SimpleNamespace
+from typing import Any
+
+from zerofleet.services.dashboard.mistakes_page import mistakes_of
+
+
+def a_row(moves: str, ply: int) -> Any:
+    return SimpleNamespace(
+        game_uid="a", ply=ply, model=1, value=0.5, result=-1, regret=2.25, moves=moves, start=None
+    )
+
+
+def test_games_that_do_not_replay_are_left_out() -> None:
+    [mistake] = mistakes_of("tic_tac_toe", [a_row("b2 b2 a1", 1), a_row("b2 a1 c3", 1)])
+    assert (mistake.moves, mistake.actions, mistake.played) == ("b2", (4,), 0)
