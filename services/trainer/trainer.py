@@ -129,18 +129,15 @@ class Trainer:
 
     def _save_last(self) -> None:
         """Save a checkpoint of the last step, or of the step of an unpublished model."""
-        snapshot = self._model_snapshot
+        snapshot = None
         if self._publisher.is_busy:
             try:
                 self._record_publication()
-                snapshot = None
             except (StoppedError, OSError) as error:
+                snapshot = self._model_snapshot
                 _log.info("model_given_up", reason=str(error) or "the trainer stops")
             except StoreUnavailableError as error:
-                snapshot = None
                 _log.warning("model_postponed", reason=str(error))
-        else:
-            snapshot = None
         try:
             self._checkpoints.save_last(self._is_sound, snapshot)
         except OSError as error:

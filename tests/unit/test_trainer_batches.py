@@ -126,7 +126,7 @@ def test_closing_waits_for_a_draw_and_drops_what_is_ready() -> None:
 
 
 def test_a_closed_source_refuses_instead_of_waiting() -> None:
-    batches = Batches(numbered, 2)
+    batches = Prefetcher(numbered, 2)
     batches.close()
     with pytest.raises(RuntimeError, match="the batch of step 5 is not drawn"):
         batches.take(5)
