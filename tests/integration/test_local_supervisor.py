@@ -399,6 +399,21 @@ async def test_a_child_that_does_not_leave_is_killed(tmp_path: Path) -> None:
     assert process.returncode == -signal.SIGKILL
 
 
+async def test_an_error_while_a_child_stops_is_told(tmp_path: Path) -> None:
+    code = (
+        "import signal, sys\n"
+        "signal.signal(signal.SIGTERM, lambda *_: sys.exit(print('no space') or 1))\n"
+        "print('up', flush=True)\n"
+        "signal.pause()"
+    )
+    said: list[str] = []
+    failing = program(tmp_path, "trainer", code)
+    async with Supervisor([failing], said.append):
+        await until(lambda: failing.last_log_lines(1) == ["up"])
+    [words] = [line for line in said if "while it stopped" in line]
+    assert words.startswith("trainer ended with exit status 1 while it stopped: no space (log: ")
+
+
 async def test_hurry_does_not_wait(tmp_path: Path) -> None:
     stubborn = program(tmp_path, "stubborn", STUBBORN, stop_seconds=3600.0)
     async with Supervisor([stubborn], lambda _: None) as supervisor:

@@ -220,6 +220,11 @@ class Supervisor:
             child.killed = True
             _kill_session(child.process)
             await child.ended
+        elif (status := child.ended.result()) > 0:  # such as a checkpoint that was not written
+            last = "".join(f": {line}" for line in child.program.last_log_lines(1))
+            self._say(
+                f"{name} {describe(status)} while it stopped{last} (log: {child.program.log})"
+            )
 
 
 def service_of(name: str) -> str:
