@@ -197,7 +197,7 @@ BROKEN: dict[type[Domineering], str] = {
     Collapses: "symmetry 1 puts two actions in one place",
     Rotates: "symmetry 1",
     SpeaksInSentences: "'domino 0', not one word",
-    CallsAllAlike: r"string_to_action\('here'\) is not 1",
+    CallsAllAlike: "actions 0 and 1 are both 'here'",
     ReadsAnything: "is read as an action",
     NeverEnds: "has not ended at ply 10",
     EndsInHalfAWin: "result is -?2",

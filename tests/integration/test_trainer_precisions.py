@@ -206,7 +206,8 @@ def test_each_model_has_its_variants(surroundings: LocalPrograms) -> None:
         names.add(f"{model.sha256}.onnx")
         entry = surroundings.models.root / "test" / str(model.version) / "model.onnx"
         assert entry.read_bytes() == surroundings.models.read_verified(model.sha256)
-    assert surroundings.blobs() == names
+    # The stop may have given up a third model, whose temporary file the next start sweeps.
+    assert {name for name in surroundings.blobs() if not name.endswith(".tmp")} == names
     assert figures["int8"].accepted
     assert figures["fp16"].accepted
     assert figures["int8"].policy_kl is not None

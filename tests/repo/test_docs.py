@@ -40,6 +40,7 @@ OF_A_FLEET = {
     "mynets.py",
     "breakthrough.py",
     "go5.toml",
+    "gpu.json",
     "mine.toml",
     "page.json",
     "pylock.toml",

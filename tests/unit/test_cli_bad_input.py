@@ -320,7 +320,7 @@ def test_a_run_file_with_a_name_like_it(zerofleet: Zerofleet) -> None:
 
 def test_the_name_of_no_run_file(zerofleet: Zerofleet) -> None:
     said = complaint(zerofleet("up", "conect_four"))
-    assert "zerofleet comes with chess, connect_four" in said
+    assert "zerofleet comes with chess, chess_gpu, connect_four" in said
     assert not Path("zerofleet-data").exists()
 
 
