@@ -561,7 +561,7 @@ def test_ctrl_c_leaves_what_is_finished(tmp_path: Path) -> None:
         stopped.send_signal(signal.SIGINT)
         rest = stopped.stderr.read()
     assert stopped.returncode == 130
-    assert "stopped: finished trainings are in" in rest
+    assert "trainings are finished, in" in rest
     assert "Traceback" not in rest
 
 

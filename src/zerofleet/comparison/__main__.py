@@ -38,9 +38,11 @@ def compare(request: ComparisonRequest) -> dict[str, Any]:
         try:
             by_seed = Trainings(comparison, folder, sys.stderr).go()
         except KeyboardInterrupt:
+            pairs = [(run, seed) for run in comparison.runs for seed in request.seeds]
+            finished = sum(folder.training(*pair) is not None for pair in pairs)
             _tell(
-                f"\nstopped: finished trainings are in {folder.path}; the same command continues "
-                "with the first unfinished one"
+                f"\nstopped: {finished} of {len(pairs)} trainings are finished, in {folder.path}; "
+                "the same command trains the others from their start"
             )
             raise
         results = results_of(comparison, by_seed)
