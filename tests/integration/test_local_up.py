@@ -98,7 +98,10 @@ class Up:
         return self.said.read_text()
 
     def games(self) -> int:
-        return max((int(each) for each in re.findall(r"games (\d+)", self.text())), default=0)
+        return max(
+            (int(each.replace(",", "")) for each in re.findall(r"games ([\d,]+)", self.text())),
+            default=0,
+        )
 
     def wait_for_games(self) -> None:
         wait_for(lambda: self.games() > 0 or self.process.poll() is not None)
