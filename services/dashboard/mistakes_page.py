@@ -58,7 +58,11 @@ class Mistake:
     actions: tuple[int, ...]
     """The same moves as actions."""
     start: str
+    player: str
+    """Name of the player to move."""
     played: int
+    played_move: str
+    """The played action as the game writes it."""
 
 
 def add_mistakes_page(frame: Frame) -> None:
@@ -90,7 +94,9 @@ def mistakes_of(game: str, rows: Iterable[Any]) -> tuple[Mistake, ...]:
 
 
 def _mistake_of(game: str, row: Any) -> Mistake:  # noqa: ANN401
-    actions = parse_actions(game, row.moves, row.start or "")
+    start = row.start or ""
+    actions = parse_actions(game, row.moves, start)
+    state = State(game, actions[: row.ply], start)
     return Mistake(
         game_uid=str(row.game_uid),
         ply=row.ply,
@@ -100,8 +106,10 @@ def _mistake_of(game: str, row: Any) -> Mistake:  # noqa: ANN401
         regret=float(row.regret),
         moves=" ".join(row.moves.split()[: row.ply]),
         actions=tuple(actions[: row.ply]),
-        start=row.start or "",
+        start=start,
+        player=player_names(game)[state.to_play],
         played=actions[row.ply],
+        played_move=state.action_to_san(actions[row.ply]),
     )
 
 
@@ -110,7 +118,6 @@ class MistakesView:
 
     def __init__(self, visit: Visit, game_board: GameBoard) -> None:
         self._visit = visit
-        self._game_board = game_board
         self._mistakes: tuple[Mistake, ...] = ()
         self._number = 1
         with ui.element("div").classes("zf-play"):
@@ -138,15 +145,14 @@ class MistakesView:
         self._draw()
 
     def _row(self, number: int, mistake: Mistake) -> dict[str, Any]:
-        state = State(self._game_board.game, list(mistake.actions), mistake.start)
         return {
             "key": number,
             "number": str(number),
             "number_link": self._game_link(mistake),
             "number_title": "Open the game at this ply",
             "ply": mistake.ply,
-            "player": player_names(self._game_board.game)[state.to_play].removeprefix("the "),
-            "played": state.action_to_san(mistake.played),
+            "player": mistake.player.removeprefix("the "),
+            "played": mistake.played_move,
             "model": mistake.model,
             "value": f"{mistake.value:+.2f}",
             "result": _RESULTS[mistake.result],
@@ -167,17 +173,14 @@ class MistakesView:
             return
         self._number = min(self._number, len(self._mistakes))
         mistake = self._mistakes[self._number - 1]
-        game = self._game_board.game
-        state = State(game, list(mistake.actions), mistake.start)
         mark = BoardMark(mistake.played, 0.35, "played")
         self._board.seek(
             mistake.actions, start=mistake.start, then=lambda: self._board.draw_marks([mark])
         )
-        side = player_names(game)[state.to_play]
         self._where.set_text(
-            f"Mistake {self._number} of {len(self._mistakes)}, {side} to move. Model "
-            f"{mistake.model} played {state.action_to_san(mistake.played)} and expected "
-            f"{mistake.value:+.2f}. The result for {side}: {_RESULTS[mistake.result]}."
+            f"Mistake {self._number} of {len(self._mistakes)}, {mistake.player} to move. Model "
+            f"{mistake.model} played {mistake.played_move} and expected {mistake.value:+.2f}. The "
+            f"result for {mistake.player}: {_RESULTS[mistake.result]}."
         )
         with self._links:
             ui.link("Game", self._game_link(mistake)).classes("zf-link")

@@ -16,10 +16,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from zerofleet.records import SEARCH_TARGETS
+
 TARGETS = ("soft_policy", "opponent_policy", "final_planes", "final_score")
 """Targets that a weight in ``[trainer]`` adds to policy and value."""
-SEARCH_TARGETS = ("root_value", "search_surprise", "plies_to_end")
-"""Targets that only ``Network.extra_targets`` adds."""
 DRAWN_TARGETS = (*TARGETS[1:], *SEARCH_TARGETS)
 """Targets that the replay buffer provides, in the order of a batch's columns."""
 

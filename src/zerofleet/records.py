@@ -173,6 +173,10 @@ def game_uid_of(began_at: datetime, random_bits: int) -> UUID:
     return UUID(int=milliseconds << 80 | 0x7 << 76 | first << 64 | 0b10 << 62 | last)
 
 
+SEARCH_TARGETS = ("root_value", "search_surprise", "plies_to_end")
+"""Targets of the replay buffer that only ``Network.extra_targets`` adds; each is one number."""
+
+
 def add_to_buffer(buffer: ReplayBuffer, game: GameColumns) -> int:
     """Add a finished game to a buffer of its game; return its number of positions.
 

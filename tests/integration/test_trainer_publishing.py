@@ -107,6 +107,13 @@ def test_a_network_that_cannot_be_used_is_not_published(
     assert [row.version for row in database.models("test")] == [1]
 
 
+def assert_the_entry_is_that_of_the_row(folder: Path, database: Database) -> None:
+    entry = folder / "test" / "1" / "model.onnx"
+    assert entry.read_bytes() == ModelFolder(folder, "test").read_verified(
+        database.models("test")[0].sha256
+    )
+
+
 def test_a_replaced_trainer_leaves_its_successors_entry_in_place(
     tmp_path: Path, database: Database, epoch: int
 ) -> None:
@@ -115,10 +122,7 @@ def test_a_replaced_trainer_leaves_its_successors_entry_in_place(
     publish(successor, a_network(1), 0, {})
     with pytest.raises(StaleEpochError):
         publish(replaced, a_network(2), 0, {})
-    entry = tmp_path / "test" / "1" / "model.onnx"
-    assert entry.read_bytes() == ModelFolder(tmp_path, "test").read_verified(
-        database.models("test")[0].sha256
-    )
+    assert_the_entry_is_that_of_the_row(tmp_path, database)
 
 
 def test_a_model_is_made_while_its_network_trains_on(
@@ -182,10 +186,7 @@ def test_a_replaced_trainer_that_ends_leaves_its_successors_entry_in_place(
     publish(successor, a_network(1), 0, {})
     replaced.begin(a_network(2), 0, {})
     replaced.close()
-    entry = tmp_path / "test" / "1" / "model.onnx"
-    assert entry.read_bytes() == ModelFolder(tmp_path, "test").read_verified(
-        database.models("test")[0].sha256
-    )
+    assert_the_entry_is_that_of_the_row(tmp_path, database)
 
 
 @pytest.mark.parametrize("game", ["connect_four", "tic_tac_toe"])

@@ -19,13 +19,11 @@ from zerofleet_core import GameSpec, ReplayBuffer
 from zerofleet.config import RunConfig
 from zerofleet.database.exported_games import LIST_COLUMNS, PLY_COLUMNS, ExportPage, GameRows
 from zerofleet.errors import ConfigError
-from zerofleet.records import is_held_out
+from zerofleet.records import SEARCH_TARGETS, is_held_out
 
 _HEX = np.frombuffer(b"".join(b"%02x" % byte for byte in range(256)), "S2")
 _DASHES = (8, 13, 18, 23)  # places in the text of a UUID
-# The same as in zerofleet.network, which needs torch.
-_SEARCH_TARGETS = ("root_value", "search_surprise", "plies_to_end")
-_SCALARS = ("final_score", *_SEARCH_TARGETS)  # one number each
+_SCALARS = ("final_score", *SEARCH_TARGETS)  # one number each
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -78,7 +76,7 @@ class TrainingPositions:
         }
         self.auxiliary = {
             **{name: width for name, width in widths.items() if name in weighted and width},
-            **dict.fromkeys(_SEARCH_TARGETS, 1),
+            **dict.fromkeys(SEARCH_TARGETS, 1),
         }
         """Widths of the auxiliary targets by name, in their order."""
 
