@@ -1,9 +1,9 @@
 """Make the screenshots of the documentation from a real run: ``python scripts/screenshots.py``.
 
 Without an option, it trains runs/connect_four.toml for ten minutes in a temporary folder. With
-``--data DIR`` it shows a run of Connect Four that exists: a run that is up is photographed as it
-trains, and a stopped one stays as it is. Every PNG file names its revision, run and model in its
-comment.
+``--data DIR`` it shows a run of Connect Four or chess that exists: a run that is up is photographed
+as it trains, and a stopped one stays as it is. Every PNG file names its revision, run and model in
+its comment.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[1]
 IMAGES = ROOT / "docs" / "images"
 RUN_FILE = ROOT / "runs" / "connect_four.toml"
-GAME = "connect_four"
 ZEROFLEET = Path(sys.executable).with_name("zerofleet")
 
 WINDOW = (1440, 1400)
@@ -93,8 +92,19 @@ def open_game(page: Page, url: str) -> None:
 
 
 def open_play(page: Page, url: str) -> None:
+    """Open an analysis of Connect Four."""
+    _open_analysis(page, f"{url}/play?side=both&hints=on&simulations=800&moves=4+4+3")
+
+
+def open_chess(page: Page, url: str) -> None:
+    """Open an analysis of chess in which White can mate at once."""
+    moves = "e4+e5+Qh5+Nc6+Bc4+Nf6"
+    _open_analysis(page, f"{url}/play?side=both&hints=on&simulations=800&moves={moves}")
+
+
+def _open_analysis(page: Page, address: str) -> None:
     """Open an analysis, and point at its best move, so that the board shows the expected line."""
-    page.goto(f"{url}/play?side=both&hints=on&simulations=800&moves=4+4+3")
+    page.goto(address)
     best = page.locator(".zf-candidates tbody tr").first
     best.wait_for()
     empty = page.locator(".zf-board svg").inner_html()
@@ -126,11 +136,13 @@ class Picture:
         name: name of the file, without its suffix.
         open: opens the page at the dashboard's address, and waits for the data of the picture.
         dark: whether the page is dark.
+        game: the game of the run.
     """
 
     name: str
     open: Callable[[Page, str], None]
     dark: bool = False
+    game: str = "connect_four"
 
 
 PICTURES = (
@@ -140,6 +152,7 @@ PICTURES = (
     Picture("play_page", open_play),
     Picture("exam_page", open_exam),
     Picture("mistakes_page", open_mistakes),
+    Picture("chess_page", open_chess, game="chess"),
 )
 
 
@@ -164,8 +177,13 @@ def main() -> int:
             else stack.enter_context(trained(options.minutes))
         )
         url = stack.enter_context(dashboard(data))
-        source = source_of(data)
-        shots = photographs(url, Path(chromium), options.only)
+        game, source = source_of(data)
+        pictures = [each for each in PICTURES if each.game == game]
+        if options.only:
+            pictures = [each for each in pictures if each.name == options.only]
+        if not pictures:
+            raise SystemExit(f"{data} is a run of {game}, which has no such picture")
+        shots = photographs(url, Path(chromium), pictures)
         print(f"from {source}")
         options.into.mkdir(parents=True, exist_ok=True)
         sizes = {}
@@ -230,21 +248,15 @@ def started(command: list[Any], **options: Any) -> Iterator[subprocess.Popen[byt
                 process.send_signal(signal.SIGINT)
 
 
-def source_of(data: Path) -> str:
-    """Return the revision of this checkout, the run, its newest model and its games, in words.
-
-    Raises:
-        SystemExit: the run is of another game than the documentation's pictures.
-    """
+def source_of(data: Path) -> tuple[str, str]:
+    """Return the game of a run; then the revision of this checkout and the run, in words."""
     git = ["git", "-C", ROOT]
     revision = output_of(*git, "rev-parse", "--short=10", "HEAD").strip()
     sources = ("src", "services", "core", "runs")
     if output_of(*git, "status", "--porcelain", "--", *sources):
         revision += " with changes"
     status = json.loads(output_of(ZEROFLEET, "status", "--data", data, "--json"))
-    if status["game"] != GAME:
-        raise SystemExit(f"{data} is a run of {status['game']}: the pictures show {GAME}")
-    return (
+    return str(status["game"]), (
         f"revision {revision}, run {status['run']}, model {status['best_version']}, "
         f"{status['games']:,} games"
     )
@@ -255,14 +267,13 @@ def output_of(*command: str | Path) -> str:
     return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
 
 
-def photographs(url: str, chromium: Path, only: str | None) -> list[tuple[str, bytes]]:
-    """Return the name and the PNG file of each picture, or of the one with the name ``only``."""
+def photographs(url: str, chromium: Path, pictures: Sequence[Picture]) -> list[tuple[str, bytes]]:
+    """Return the name and the PNG file of each picture."""
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=list(OPTIONS))
-        chosen = [each for each in PICTURES if only in (None, each.name)]
-        return [(each.name, photograph(browser, url, each)) for each in chosen]
+        return [(each.name, photograph(browser, url, each)) for each in pictures]
 
 
 def photograph(browser: Browser, url: str, picture: Picture) -> bytes:

@@ -43,12 +43,12 @@ std::span<const T> span_of(const ColumnIn<T>& column) {
 
 // Hands a vector over to NumPy as rows, without a copy.
 template <class T>
-Matrix<T> to_matrix(std::vector<T> values, std::size_t rows) {
+Matrix<T> to_matrix(std::vector<T> values, std::size_t rows, int columns) {
   auto owned = std::make_unique<std::vector<T>>(std::move(values));
   nb::capsule owner(owned.get(),
                     [](void* pointer) noexcept { delete static_cast<std::vector<T>*>(pointer); });
   std::vector<T>& kept = *owned.release();
-  return Matrix<T>(kept.data(), {rows, kept.size() / rows}, owner);
+  return Matrix<T>(kept.data(), {rows, static_cast<std::size_t>(columns)}, owner);
 }
 
 using Batch = std::tuple<Matrix<std::uint8_t>, Matrix<float>, Array<float>>;
@@ -106,16 +106,11 @@ int add(ReplayBuffer& buffer, const ColumnIn<std::int16_t>& action, int result,
 
 // The memory of a batch while it is being filled.
 struct Rows {
-  Rows(const ReplayBuffer& buffer, std::int64_t batch_size)
-      : count(checked(batch_size)),
+  Rows(const ReplayBuffer& buffer, std::int64_t rows)
+      : count(static_cast<std::size_t>(rows)),
         observations(count * static_cast<std::size_t>(buffer.observation_bytes())),
         policy_targets(count * static_cast<std::size_t>(buffer.num_actions())),
         value_targets(count) {}
-
-  static std::size_t checked(std::int64_t batch_size) {
-    if (batch_size < 1) throw std::invalid_argument("batch_size must be at least 1");
-    return static_cast<std::size_t>(batch_size);
-  }
 
   TrainingBatch batch() { return {observations, policy_targets, value_targets}; }
 
@@ -125,21 +120,26 @@ struct Rows {
   std::vector<float> value_targets;
 };
 
+std::int64_t checked(std::int64_t batch_size) {
+  if (batch_size < 1) throw std::invalid_argument("batch_size must be at least 1");
+  return batch_size;
+}
+
 Batch sample(const ReplayBuffer& buffer, std::int64_t batch_size, std::uint64_t seed,
              bool symmetry) {
-  Rows rows(buffer, batch_size);
+  Rows rows(buffer, checked(batch_size));
   {
     const nb::gil_scoped_release release;
     buffer.sample(seed, symmetry, rows.batch());
   }
-  return {to_matrix(std::move(rows.observations), rows.count),
-          to_matrix(std::move(rows.policy_targets), rows.count),
+  return {to_matrix(std::move(rows.observations), rows.count, buffer.observation_bytes()),
+          to_matrix(std::move(rows.policy_targets), rows.count, buffer.num_actions()),
           to_array(std::move(rows.value_targets))};
 }
 
 BatchWithAuxiliary sample_with_auxiliary(const ReplayBuffer& buffer, std::int64_t batch_size,
                                          std::uint64_t seed, bool symmetry) {
-  Rows rows(buffer, batch_size);
+  Rows rows(buffer, checked(batch_size));
   std::vector<float> auxiliary(rows.count * static_cast<std::size_t>(buffer.auxiliary_width()));
   {
     const nb::gil_scoped_release release;
@@ -147,14 +147,15 @@ BatchWithAuxiliary sample_with_auxiliary(const ReplayBuffer& buffer, std::int64_
     batch.auxiliary_targets = auxiliary;
     buffer.sample(seed, symmetry, batch);
   }
-  return {to_matrix(std::move(rows.observations), rows.count),
-          to_matrix(std::move(rows.policy_targets), rows.count),
-          to_array(std::move(rows.value_targets)), to_matrix(std::move(auxiliary), rows.count)};
+  return {to_matrix(std::move(rows.observations), rows.count, buffer.observation_bytes()),
+          to_matrix(std::move(rows.policy_targets), rows.count, buffer.num_actions()),
+          to_array(std::move(rows.value_targets)),
+          to_matrix(std::move(auxiliary), rows.count, buffer.auxiliary_width())};
 }
 
 BatchWithOrigin sample_with_plies(const ReplayBuffer& buffer, std::int64_t batch_size,
                                   std::uint64_t seed, bool symmetry) {
-  Rows rows(buffer, batch_size);
+  Rows rows(buffer, checked(batch_size));
   std::vector<std::int32_t> plies(rows.count);
   std::vector<std::int32_t> lengths(rows.count);
   std::vector<std::int64_t> games(rows.count);
@@ -168,8 +169,8 @@ BatchWithOrigin sample_with_plies(const ReplayBuffer& buffer, std::int64_t batch
     batch.results = results;
     buffer.sample(seed, symmetry, batch);
   }
-  return {to_matrix(std::move(rows.observations), rows.count),
-          to_matrix(std::move(rows.policy_targets), rows.count),
+  return {to_matrix(std::move(rows.observations), rows.count, buffer.observation_bytes()),
+          to_matrix(std::move(rows.policy_targets), rows.count, buffer.num_actions()),
           to_array(std::move(rows.value_targets)),
           to_array(std::move(plies)),
           to_array(std::move(lengths)),
@@ -192,10 +193,10 @@ AllPositions all_positions(const ReplayBuffer& buffer) {
     batch.game_indices = games;
     buffer.read(batch);
   }
-  return {to_matrix(std::move(rows.observations), rows.count),
-          to_matrix(std::move(rows.policy_targets), rows.count),
+  return {to_matrix(std::move(rows.observations), rows.count, buffer.observation_bytes()),
+          to_matrix(std::move(rows.policy_targets), rows.count, buffer.num_actions()),
           to_array(std::move(rows.value_targets)),
-          to_matrix(std::move(auxiliary), rows.count),
+          to_matrix(std::move(auxiliary), rows.count, buffer.auxiliary_width()),
           to_array(std::move(plies)),
           to_array(std::move(games))};
 }

@@ -9,7 +9,9 @@ from functools import partial
 
 from zerofleet.client import PlayerDescription, SearchTable
 from zerofleet.errors import ZerofleetError
+from zerofleet.fleet.report import counted
 from zerofleet.games.game_board import GameBoard
+from zerofleet.games.notation import numbered_moves
 from zerofleet.rpc.codec import BEST
 from zerofleet.services.dashboard.board import Board, flip_button
 from zerofleet.services.dashboard.candidates import Candidate, CandidateTable, visit_marks
@@ -17,7 +19,6 @@ from zerofleet.services.dashboard.frame import (
     Frame,
     NothingThereError,
     Visit,
-    numbered,
     said_heading,
     there_are,
 )
@@ -102,7 +103,8 @@ class ComparedModel:
         self._value.set_text(
             f"Best move: {words.get(table.best_action, table.best_action_string)}. "
             f"Value for {self._first}: {table.root_value * side:+z.3f} "
-            f"after {table.simulations:,} simulations, {table.network_value * side:+z.3f} before."
+            f"after {counted(table.simulations, 'simulation')}, "
+            f"{table.network_value * side:+z.3f} before."
         )
 
     def say(self, words: str) -> None:
@@ -168,7 +170,9 @@ class CompareView:
     async def _replay(self, models: Sequence[ComparedModel]) -> None:
         self._line = await asyncio.to_thread(self._line.at, tuple(self._actions))
         line = self._line
-        self._shown_line.set_text(numbered(line.words) or "Start position")
+        self._shown_line.set_text(
+            numbered_moves(line.game, line.words, line.start) or "Start position"
+        )
         record = await asyncio.to_thread(
             line_record, line.game, line.actions, line.start, ("", ""), resigned=False
         )

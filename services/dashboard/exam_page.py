@@ -67,7 +67,8 @@ class ModelExam:
         errors = counted(self.errors, "error")
         found = (
             f"Model {self.version}: {errors} in {self.positions:,} {exam_unit([self.kind])} "
-            f"({self.errors / self.positions:.2%}) with {self.num_simulations:,} simulations"
+            f"({self.errors / self.positions:.2%}) "
+            f"with {counted(self.num_simulations, 'simulation')}"
         )
         if self.prior_errors is not None:
             found += f", {self.prior_errors:,} by the network only"

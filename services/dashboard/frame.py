@@ -23,7 +23,7 @@ from zerofleet.errors import (
 )
 from zerofleet.fleet.report import best_text, elo_text, short_best_text
 from zerofleet.games import parse_actions
-from zerofleet.games.notation import checked_start, player_names, whole_number
+from zerofleet.games.notation import checked_start, numbered_moves, player_names, whole_number
 from zerofleet.games.python_game import UNNAMED_PLAYERS
 from zerofleet.services.dashboard.gate import PageLimits
 from zerofleet.services.dashboard.sources import (
@@ -591,21 +591,19 @@ def result_words(result: int, names: tuple[str, str]) -> str:
     return "draw" if result == 0 else f"{names[0 if result > 0 else 1]} won"
 
 
-def numbered(words: Iterable[str]) -> str:
-    """Return moves with their numbers, which count the moves of both players: ``1. 4 2. 3``."""
-    return " ".join(f"{number}.\N{NO-BREAK SPACE}{word}" for number, word in enumerate(words, 1))
-
-
-def numbered_start(moves: str, most: int) -> str:
+def numbered_start(game: str, moves: str, most: int, start: str) -> str:
     """Return the first moves of a game with their numbers.
 
     Args:
+        game: game name.
         moves: the moves, cut off after ``most`` characters.
         most: the cut; a move that it may have shortened is left out.
+        start: start position of the game; empty: the usual one.
     """
+    words = moves.split()
     if len(moves) < most:
-        return numbered(moves.split())
-    return f"{numbered(moves.split()[:-1])} ..."
+        return numbered_moves(game, words, start)
+    return f"{numbered_moves(game, words[:-1], start)} ..."
 
 
 def page_links(

@@ -24,9 +24,10 @@ from zerofleet.database.played_games import (
     record_format,
 )
 from zerofleet.errors import ConfigError, RecordRejectedError, ZerofleetError
+from zerofleet.fleet.report import counted
 from zerofleet.games import State
 from zerofleet.games.game_board import GameBoard, board_of
-from zerofleet.games.notation import player_names, whole_number
+from zerofleet.games.notation import move_number, player_names, whole_number
 from zerofleet.services.dashboard.board import Board, flip_button, require_known
 from zerofleet.services.dashboard.candidates import (
     Candidate,
@@ -372,7 +373,8 @@ class GameView:
         with self._moves:
             for ply, word in enumerate(self._walked.words):
                 mark = " ?" if ply in self._blunders else ""
-                button = ui.button(f"{ply + 1}. {word}{mark}", on_click=partial(self.seek, ply + 1))
+                number = move_number(self._walked.played.game, ply, self._walked.played.start)
+                button = ui.button(f"{number} {word}{mark}", on_click=partial(self.seek, ply + 1))
                 button.props("flat dense no-caps")
 
     def _draw_curves(self) -> None:
@@ -471,7 +473,7 @@ class GameView:
             )
             return
         self._panel.note(
-            f"Model {version}, {simulations:,} simulations for each position. "
+            f"Model {version}, {counted(simulations, 'simulation')} for each position. "
             f"{_SHARED_NOTE} {_POINTS_NOTE}"
         )
 
@@ -511,7 +513,8 @@ class GameView:
         self._searched.set_text(
             f"{sentence(self._walked.players[player])} played {self._walked.words[self._ply]}. "
             f"Value for {self._first}: {sign * ply.root_value:+z.3f} by {name}, "
-            f"{ply.simulations:,} simulations; {sign * ply.network_value:+z.3f} before the search."
+            f"{counted(ply.simulations, 'simulation')}; "
+            f"{sign * ply.network_value:+z.3f} before the search."
         )
 
     def _searched_ply(self) -> PlayedPly | None:

@@ -55,10 +55,12 @@ SELECT
     (SELECT json_build_array(ingested_at, game_uid) FROM scanned
         ORDER BY ingested_at, game_uid LIMIT 1) AS last,
     (SELECT json_agg(row_to_json(t) ORDER BY t.ingested_at DESC, t.game_uid DESC) FROM (
-        SELECT c.*, (
-            SELECT left(g.moves, :characters) FROM games AS g WHERE g.game_uid = c.game_uid
-        ) AS moves
+        SELECT c.*, g.moves, g.start
         FROM chosen AS c
+        CROSS JOIN LATERAL (
+            SELECT left(moves, :characters) AS moves, start
+            FROM games WHERE games.game_uid = c.game_uid LIMIT 1
+        ) AS g
     ) AS t) AS games
 """
 
@@ -127,6 +129,7 @@ class ListedGame:
     reason: str
     length: int
     moves: str  # the first moves
+    start: str  # empty: the usual position
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,6 +235,7 @@ def _listed(values: dict[str, Any]) -> ListedGame:
         reason=values["reason"],
         length=values["length"],
         moves=values["moves"],
+        start=values["start"],
     )
 
 
@@ -338,7 +342,7 @@ def _list(visit: Visit, chosen: GameFilter, page: GamePage, *, first: bool) -> N
             "result": result_words(game.result, names),
             "reason": _CHOICES.get(game.reason, game.reason),
             "length": game.length,
-            "moves": numbered_start(game.moves, _SHOWN_MOVES),
+            "moves": numbered_start(visit.run.game, game.moves, _SHOWN_MOVES, game.start),
         }
         for game in page.games
     ]

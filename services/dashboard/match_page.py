@@ -77,7 +77,7 @@ SELECT coalesce(
 HISTORY = "SELECT * FROM match_history WHERE run = :run AND match_id = :match_id"
 GAMES = f"""
 SELECT mg.opening, mg.color, mg.score, mg.remark, mg.at, mg.game_uid, g.length, g.reason,
-    left(g.moves, {_SHOWN_MOVES}) AS moves
+    left(g.moves, {_SHOWN_MOVES}) AS moves, g.start
 FROM match_games AS mg JOIN games AS g USING (game_uid)
 WHERE mg.match_id = :match_id ORDER BY mg.at DESC, mg.opening DESC, mg.color LIMIT {_SHOWN_GAMES}
 """
@@ -468,7 +468,7 @@ class MatchView:
             "score": _POINTS[game.score],
             "reason": game.remark or REASONS.get(game.reason, game.reason),
             "length": game.length,
-            "moves": numbered_start(game.moves, _SHOWN_MOVES),
+            "moves": numbered_start(self._visit.run.game, game.moves, _SHOWN_MOVES, game.start),
         }
 
 

@@ -10,8 +10,10 @@ from typing import Any, Protocol
 
 from zerofleet.client import PlayerDescription, SearchTable
 from zerofleet.errors import ZerofleetError
+from zerofleet.fleet.report import counted
 from zerofleet.games import State, spec
 from zerofleet.games.game_board import GameBoard, board_of
+from zerofleet.games.notation import numbered_moves
 from zerofleet.rpc.codec import BEST
 from zerofleet.services.dashboard.board import Board, flip_button
 from zerofleet.services.dashboard.candidates import Candidate, CandidateTable, visit_marks
@@ -21,7 +23,6 @@ from zerofleet.services.dashboard.frame import (
     asked_actions,
     asked_choice,
     asked_start,
-    numbered,
     said_heading,
     sentence,
 )
@@ -326,7 +327,7 @@ class PlayView:
         self._expected.set_text("")
         if over:
             self._say_result(line)
-        self._shown_line.set_text(numbered(line.words))
+        self._shown_line.set_text(numbered_moves(line.game, line.words, line.start))
         if self._setup is not None:
             self._setup.show(line.position)
         self._copies.show(line.position, record)
@@ -445,7 +446,7 @@ class PlayView:
     def _say_value(self, table: SearchTable, *, ended: bool) -> None:
         """Show the value of a search, below the result at the end of a game."""
         value = table.root_value * (1 - 2 * table.to_play)
-        by = f"model {table.version}, {table.simulations:,} simulations"
+        by = f"model {table.version}, {counted(table.simulations, 'simulation')}"
         if ended or self._resigned is not None:
             before = "the last move" if ended else "the resignation"
             self._expected.set_text(f"Before {before}: {value:+z.3f} by {by}")

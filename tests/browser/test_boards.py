@@ -17,7 +17,7 @@ from zerofleet.database import Submission
 from zerofleet.fleet.figures import SelfplayFigures
 from zerofleet.fleet.heartbeat import Heartbeat
 from zerofleet.games import State
-from zerofleet.services.dashboard.frame import numbered
+from zerofleet.games.notation import numbered_moves
 
 DEADLINE = 60.0
 SIMULATIONS = 60  # the fixture's server says so
@@ -99,7 +99,7 @@ def test_a_whole_game_is_played_by_clicks(shown_game: str, shown: Any, open_page
             state.apply(state.string_to_action(word))
         row, column = divmod(state.legal_actions()[0], columns)
         click_point(page, row, column, rows, columns)
-        expect(page.locator(".zf-line-so-far")).not_to_have_text(numbered(played))
+        expect(page.locator(".zf-line-so-far")).not_to_have_text(numbered_moves(shown_game, played))
         my_turn(page)
     state = State(shown_game)
     for word in moves_in(page):
@@ -122,7 +122,7 @@ def test_a_whole_game_is_played_by_keyboard(shown_game: str, shown: Any, open_pa
     my_turn(page)
     tab_to(page, board)
     while not over(page):
-        before = numbered(moves_in(page))
+        before = numbered_moves(shown_game, moves_in(page))
         for key in ("ArrowUp", "ArrowLeft", "Enter"):
             page.keyboard.press(key)
         expect(page.locator(".zf-line-so-far")).not_to_have_text(before)

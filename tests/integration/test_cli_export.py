@@ -204,6 +204,25 @@ def test_csv_holds_every_row(database_url: str, run_file: Path, tmp_path: Path) 
             assert json.loads(read[name]) == pytest.approx(row[name], rel=1e-7)
 
 
+def test_matches_have_no_training_positions(
+    database_url: str, run: RunConfig, run_file: Path, tmp_path: Path
+) -> None:
+    with Database(database_url) as database:
+        database.register_run(run)
+        database.submit_game("c4", "w", Submission(random_record(1, GAME), kind="match"))
+    for file_format in ("parquet", "npz"):
+        folder = tmp_path / file_format
+        arguments = ["--planes", "--format", file_format, "--folder", folder]
+        said = exported(run_file, *arguments, "--database-url", database_url)
+        assert "1 game, " in said
+        assert " 0 training positions" in said
+    table = pq.read_table(tmp_path / "parquet" / "positions")
+    assert table.num_rows == 0
+    assert {"game_uid", "ply", "held_out", "observation"} < set(table.column_names)
+    arrays = np.load(tmp_path / "npz" / "part-00000.npz")
+    assert len(arrays["positions.observation"]) == 0
+
+
 def test_positions_are_what_the_trainer_samples(
     database_url: str, run_file: Path, records: list[GameRecord], tmp_path: Path
 ) -> None:

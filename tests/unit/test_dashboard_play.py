@@ -15,10 +15,11 @@ from zerofleet.client import PlayerDescription
 from zerofleet.config import run_from_values
 from zerofleet.games import parse_actions
 from zerofleet.games.game_board import board_of
+from zerofleet.games.notation import numbered_moves
 from zerofleet.local.processes import free_port
 from zerofleet.services.dashboard.board import Board
 from zerofleet.services.dashboard.compare_page import CompareView
-from zerofleet.services.dashboard.frame import Frame, Visit, numbered
+from zerofleet.services.dashboard.frame import Frame, Visit
 from zerofleet.services.dashboard.play_page import PlayView
 from zerofleet.services.dashboard.settings import DashboardSettings
 from zerofleet.services.dashboard.sources import Sources
@@ -120,10 +121,10 @@ async def test_a_game_is_played_without_its_rules_on_the_event_loop(
             words = LINE.split()[:begun]
             play(client, words[-1])
             assert not can_play(client)()  # until the next position is there
-            await until(says(client, numbered(words)))
+            await until(says(client, numbered_moves(GAME, words)))
             await until(can_play(client))
         click(client, "Undo")
-        await until(says(client, numbered(["b3b4", "c1d1"])))
+        await until(says(client, numbered_moves(GAME, ["b3b4", "c1d1"])))
         click(client, "Resign")
         await until(says(client, "Horizontal won by resignation."))
         click(client, "New game")
@@ -137,7 +138,7 @@ async def test_undo_goes_back_to_the_visitors_last_decision(sources: Sources, un
         opened = await visit(sources, side="second")
         actions = await asyncio.to_thread(parse_actions, GAME, LINE)
         await PlayView(opened, board_of(GAME), DESCRIBED, actions).open()
-        assert says(client, numbered(LINE.split()))()
+        assert says(client, numbered_moves(GAME, LINE.split()))()
         assert says(client, "Your move.")()
         click(client, "Undo")
         await until(says(client, "1.\N{NO-BREAK SPACE}b3b4"))

@@ -13,7 +13,14 @@ from zerofleet.database import Submission
 from zerofleet.database.finished_games import encode_submissions
 from zerofleet.errors import ConfigError, IllegalActionError
 from zerofleet.games import State, format_actions, parse_actions
-from zerofleet.games.notation import player_letters, player_names, whole_number, why_illegal
+from zerofleet.games.notation import (
+    move_number,
+    numbered_moves,
+    player_letters,
+    player_names,
+    whole_number,
+    why_illegal,
+)
 from zerofleet.games.python_game import Game
 
 
@@ -236,3 +243,28 @@ def test_the_moves_of_a_stored_game_are_those_of_the_game(game: str) -> None:
         [stored] = json.loads(encode_submissions([Submission(record)]))
         assert parse_actions(game, stored["moves"]) == record.columns.action.tolist()
         assert format_actions(game, record.columns.action.tolist()) == stored["moves"]
+
+
+AFTER_E4 = "rnbqkbnr/pppppppp/8/8/4P3/8/PPPP1PPP/RNBQKBNR b KQkq - 0 1"
+LATE = "8/8/8/4k3/8/8/8/KQ6 b - - 3 57"
+
+
+@pytest.mark.parametrize(
+    ("game", "start", "words", "shown"),
+    [
+        ("connect_four", "", ["4", "3", "4"], "1. 4 2. 3 3. 4"),
+        ("othello", "", [], ""),
+        ("chess", "", ["e4", "e5", "Nf3"], "1. e4 e5 2. Nf3"),
+        ("chess(history=8)", AFTER_E4, ["e5", "Nf3", "Nc6"], "1... e5 2. Nf3 Nc6"),
+        ("chess", LATE, ["Kd4", "Qb4+"], "57... Kd4 58. Qb4+"),
+        ("openspiel:chess", "", ["e4", "e5"], "1. e4 2. e5"),
+    ],
+)
+def test_moves_have_numbers(game: str, start: str, words: list[str], shown: str) -> None:
+    assert numbered_moves(game, words, start).replace("\N{NO-BREAK SPACE}", " ") == shown
+
+
+def test_a_single_move_has_the_number_of_its_player() -> None:
+    assert [move_number("chess", ply) for ply in range(3)] == ["1.", "1...", "2."]
+    assert [move_number("tic_tac_toe", ply) for ply in range(3)] == ["1.", "2.", "3."]
+    assert move_number("chess", 1, LATE) == "58."

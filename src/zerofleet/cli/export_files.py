@@ -319,13 +319,11 @@ class _Tables:
         done.searches += len(page.columns["ply"])
         tables = {"games": games_table(page.games, self.run), "searches": searches_table(page)}
         if self.positions is not None:
-            table, rejected = self.positions.table(page)
+            tables["positions"], rejected = self.positions.table(page)
             done.skip(rejected)
-            if table is not None:
-                tables["positions"] = table
-                plies = table["ply"]
-                assert isinstance(plies, np.ndarray)
-                done.positions += len(plies)
+            plies = tables["positions"]["ply"]
+            assert isinstance(plies, np.ndarray)
+            done.positions += len(plies)
         return tables
 
     def entries(self, page: ExportPage) -> int:

@@ -80,18 +80,18 @@ class TrainingPositions:
         }
         """Widths of the auxiliary targets by name, in their order."""
 
-    def table(self, page: ExportPage) -> tuple[Table | None, list[tuple[UUID, str]]]:
+    def table(self, page: ExportPage) -> tuple[Table, list[tuple[UUID, str]]]:
         """Return the training positions of a page's self-play games, as they were played.
 
         The replay buffer of the trainer makes them, so they are equal to the trainer's to the bit.
 
         Returns:
-            The table, or None if there is no position; then the games that do not replay under the
-            rules, and why. The columns are ``game_uid``, ``ply`` (int16), ``held_out`` (bool),
-            ``observation`` (uint8 [positions, observation_bytes]), ``policy_target`` (float32
-            [positions, num_actions]) and ``value_target`` (float32). Each auxiliary target adds a
-            float32 column: first the targets with a weight in the run, then the targets that only
-            own networks use.
+            The table, without rows if the page has only matches; then the games that do not replay
+            under the rules, and why. The columns are ``game_uid``, ``ply`` (int16), ``held_out``
+            (bool), ``observation`` (uint8 [positions, observation_bytes]), ``policy_target``
+            (float32 [positions, num_actions]) and ``value_target`` (float32). Each auxiliary target
+            adds a float32 column: first the targets with a weight in the run, then the targets that
+            only own networks use.
         """
         settings = self._run.trainer
         buffer = ReplayBuffer(
@@ -112,15 +112,13 @@ class TrainingPositions:
                     added.append(game)
             except ValueError as error:
                 rejected.append((page.uids[game], str(error)))
-        if not added:
-            return None, rejected
         observation, policy, value, auxiliary, ply, number = buffer.all_positions()
         uids = [page.uids[game] for game in added]
         held_out = [is_held_out(uid, settings.held_out_share) for uid in uids]
         table: Table = {
             "game_uid": uid_texts(uids)[number],
             "ply": ply.astype(np.int16),
-            "held_out": np.asarray(held_out)[number],
+            "held_out": np.asarray(held_out, bool)[number],
             "observation": observation,
             "policy_target": policy,
             "value_target": value,

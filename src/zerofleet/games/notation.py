@@ -8,6 +8,7 @@ import numpy as np
 from zerofleet_core import State, game_spec
 
 from zerofleet.errors import ConfigError, IllegalActionError
+from zerofleet.games.chess import is_chess
 from zerofleet.games.game_specs import outside_rules, spec
 from zerofleet.games.go import base_name
 from zerofleet.games.python_game import UNNAMED_PLAYERS, raise_failure_in
@@ -47,6 +48,37 @@ def player_names(game: str) -> tuple[str, str]:
     if game.startswith("python:"):
         return getattr(outside_rules(game), "player_names", UNNAMED_PLAYERS)
     return _PLAYER_NAMES.get(_family(game), UNNAMED_PLAYERS)
+
+
+def move_number(game: str, ply: int, start: str = "") -> str:
+    """Return the number of a move, as the people of a game write it.
+
+    Chess counts White's move and Black's reply as one: ``3.`` for White, ``3...`` for Black. The
+    other games count each move.
+
+    Args:
+        game: game name.
+        ply: moves of this game before the move.
+        start: start position of the game; empty: the usual one.
+    """
+    if not is_chess(game):
+        return f"{ply + 1}."
+    _, to_play, *_, full_move = State(game, [], start).setup_text().split()
+    half_moves = 2 * int(full_move) + (to_play == "b") + ply
+    return f"{half_moves // 2}{'...' if half_moves % 2 else '.'}"
+
+
+def numbered_moves(game: str, words: Iterable[str], start: str = "") -> str:
+    """Return moves from the start position with their numbers, which no line break cuts off.
+
+    In chess a reply has no number: ``1. e4 e5 2. Nf3``.
+    """
+    shown: list[str] = []
+    for ply, word in enumerate(words):
+        number = move_number(game, ply, start)
+        is_reply = bool(shown) and number.endswith("...")
+        shown.append(word if is_reply else f"{number}\N{NO-BREAK SPACE}{word}")
+    return " ".join(shown)
 
 
 def player_letters(game: str) -> tuple[str, str] | None:

@@ -15,6 +15,7 @@ from zerofleet_core import State
 
 from zerofleet.errors import ConfigError, InvalidRequestError
 from zerofleet.games.chess import centipawns, is_chess, is_chess960
+from zerofleet.games.notation import move_number
 
 MAX_CHARACTERS = 1 << 26
 """Longest text that is read: some 50,000 games."""
@@ -87,12 +88,9 @@ def write_pgn(played: PgnGame) -> str:
     state = State(played.game, start=played.start)
     words: list[str] = []
     for ply, action in enumerate(played.actions):
-        full_move = state.setup_text().split()[5]
-        after_comment = bool(words) and words[-1].endswith("}")
-        if state.to_play == 0:
-            words.append(f"{full_move}.")
-        elif not words or after_comment:
-            words.append(f"{full_move}...")
+        follows = bool(words) and not words[-1].endswith("}")
+        if state.to_play == 0 or not follows:
+            words.append(move_number(played.game, ply, played.start))
         words.append(state.action_to_san(action))
         state.apply(action)
         value = played.values[ply + 1] if ply + 1 < len(played.values) else None
