@@ -44,6 +44,7 @@ _SMALL = (
     "selfplay.lease_seconds=2",
     "selfplay.games_per_engine=32",
     "selfplay.max_ahead_positions=3000",
+    "selfplay.restart_share=0.2",
     "trainer.samples_per_position=2",
     "trainer.min_positions=500",
     "trainer.publish_every_steps=20",
