@@ -417,7 +417,7 @@ class _ParquetTable:
                 use_dictionary=[name for name in texts if name != "moves"],
                 write_page_checksum=True,
             )
-        self._writer.write_table(table, row_group_size=len(table))
+        self._writer.write_table(table, row_group_size=max(1, len(table)))
 
     def _end_file(self) -> None:
         writer, self._writer = self._writer, None
