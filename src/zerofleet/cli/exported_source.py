@@ -22,12 +22,12 @@ from zerofleet_core import GameColumns, ReplayBuffer
 
 from zerofleet.cli.given_games import Counter, NewRun, Tries, require_enough
 from zerofleet.cli.terminal import echo
-from zerofleet.database import Submission
+from zerofleet.database import Submission, add_to_buffer
 from zerofleet.database.exported_games import LIST_COLUMNS, PLY_COLUMNS
 from zerofleet.database.exported_tables import require_pyarrow
 from zerofleet.database.origins import SourceWindow
 from zerofleet.errors import ConfigError
-from zerofleet.records import DTYPES, GameRecord, add_to_buffer, game_uid_of
+from zerofleet.records import DTYPES, GameRecord, game_uid_of
 
 if TYPE_CHECKING:
     from zerofleet.config import RunConfig
