@@ -40,7 +40,8 @@ from zerofleet.fleet.report import (
     elo_text,
     states_of,
 )
-from zerofleet.local.data_folder import DataFolder, Usage
+from zerofleet.fleet.usage import Usage
+from zerofleet.local.data_folder import DataFolder
 from zerofleet.local.stores import Running
 from zerofleet.waiting import WorkStatus
 
