@@ -344,7 +344,9 @@ class Engine:
     def _begin_analysis(self, command: Command) -> None:
         """Search until the next line comes."""
         shown = _Shown(parse_options(command.arguments), _ANALYZE[command.name])
-        options = self._search | SearchOptions(simulations=self._description.longest_analysis)
+        options = self._search | SearchOptions(
+            simulations=self._description.max_analysis_simulations
+        )
         # Errors in the position are reported before the search begins.
         tables = self._tables(shown.options.player, options, shown.options.seconds)
         response = _Response(command)
