@@ -227,7 +227,7 @@ def test_wrong_exports_are_refused_in_one_line_and_nothing_is_written(
     about = export / "export.json"
     text = about.read_text()
     about.write_text(json.dumps(json.loads(text) | {"format": "npz"}))
-    assert "has the format npz, and a fork needs Parquet" in refused()
+    assert "has the format npz, and `zerofleet fork` needs Parquet" in refused()
     about.write_text('["run"]')
     assert "lacks run, game or format" in refused()
     about.write_text(text[:20])

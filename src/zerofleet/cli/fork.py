@@ -89,7 +89,7 @@ def fork(
         if about.game != run.game.name:
             raise ConfigError(
                 f"the run '{other.run}' plays {about.game}, and {new.run_file} {run.game.name}: "
-                "a fork needs the same game with the same options"
+                "`zerofleet fork` needs the same game with the same options"
             )
         window = _window(other, run, games)
         _require_replay(other, run, window)
