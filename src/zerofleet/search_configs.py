@@ -69,7 +69,8 @@ def match_search(section: SearchSection, num_simulations: int) -> SearchConfig:
         section: the run file's section.
         num_simulations: simulations for each move.
     """
-    values = section.model_dump() | DETERMINISTIC | {"num_simulations": num_simulations}
+    values: dict[str, Any] = section.model_dump() | DETERMINISTIC
+    values["num_simulations"] = num_simulations
     return SearchConfig(**values)
 
 
