@@ -31,7 +31,7 @@ from zerofleet.match.play_match import random_openings
 from zerofleet.models.runtime import CPU
 from zerofleet.models.session import ModelSession, open_session
 from zerofleet.prediction import PRECISIONS
-from zerofleet.search_configs import STDEV_SETTINGS, match_search
+from zerofleet.search_configs import DETERMINISTIC, STDEV_SETTINGS
 
 COLUMNS = {
     "search": ("search", ""),
@@ -98,6 +98,7 @@ def _search(game: str, base: dict[str, object], settings: Iterable[str]) -> Sear
             values[key] = json.loads(text)
         except ValueError:
             values[key] = text
+    # No run file sets these two, so [search] is checked without them.
     stdev_settings = {key: float(str(values.pop(key))) for key in STDEV_SETTINGS if key in values}
     asked = {"name": "match", "preset": "plain", "game": game, "search": values}
     try:
@@ -106,7 +107,7 @@ def _search(game: str, base: dict[str, object], settings: Iterable[str]) -> Sear
         first = error.errors()[0]
         key = ".".join(map(str, first["loc"]))
         raise ConfigError(f"{key} = {first['input']!r}: {first['msg']}") from error
-    return match_search(run.search, run.search.num_simulations, **stdev_settings)
+    return SearchConfig(**run.search.model_dump() | DETERMINISTIC | stdev_settings)
 
 
 def _played(match: Match, session: ModelSession) -> tuple[list[GameColumns], list[int]]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import copy
-import json
 import time
 from collections.abc import Awaitable, Callable, Collection, Generator, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -43,6 +42,7 @@ from zerofleet.fleet.report import (
     states_of,
     steps_to_next,
 )
+from zerofleet.fleet.usage import read_usage
 from zerofleet.redis_connection import UP, RedisState
 from zerofleet.rpc.tls import client_credentials
 from zerofleet.search_configs import served_simulations
@@ -246,15 +246,7 @@ class ComparedRun:
     async def usage(self) -> Sequence[tuple[float, float]]:
         """Return times in seconds since 1970 with the CPU-seconds until then; empty if unknown."""
         file = self.usage_file
-        return () if file is None else await asyncio.to_thread(_usage_curve, file)
-
-
-def _usage_curve(file: Path) -> Sequence[tuple[float, float]]:
-    try:
-        content: Any = json.loads(file.read_text(encoding="utf-8"))
-        return [(float(at), float(cpu)) for at, cpu in content["curve"]]
-    except (OSError, ValueError, KeyError, TypeError):
-        return ()  # an older zerofleet saved no curve, or the file is damaged
+        return () if file is None else (await asyncio.to_thread(read_usage, file))[1]
 
 
 class ReadOnlyPool(ConnectionPool):

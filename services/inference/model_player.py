@@ -266,8 +266,8 @@ class ModelPlayer:
             versions=tuple(state.version for state in await self._models.index()),
             num_simulations=self._simulations(SearchOptions(), MAX_SIMULATIONS),
             max_simulations=MAX_SIMULATIONS,
-            sets_up_positions=spec.sets_up_positions,
             max_analysis_simulations=MAX_ANALYSIS_SIMULATIONS,
+            sets_up_positions=spec.sets_up_positions,
         )
 
     async def predict(

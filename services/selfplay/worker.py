@@ -398,7 +398,7 @@ def _now() -> datetime:
 class RestartReader:
     """Reads from Postgres where games begin again, and tells the engines.
 
-    The engines of a run without restarts are left alone.
+    The engines of a run whose games do not restart are left alone.
     """
 
     def __init__(self, run: RunConfig, database: ReadRestarts, engines: Sequence[SelfPlay]) -> None:
@@ -422,9 +422,9 @@ class RestartReader:
             for engine in self._engines:
                 engine.set_restarts(positions, self._share)
         except ValueError as error:  # they are of other rules: an upgrade is under way
-            _log.warning("restarts_refused", reason=str(error))
+            _log.warning("game_restarts_refused", reason=str(error))
         else:
-            _log.info("restarts", positions=len(positions), before=len(self._positions))
+            _log.info("game_restarts", positions=len(positions), before=len(self._positions))
             self._positions = positions
 
     async def watch(self) -> None:

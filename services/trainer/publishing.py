@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -129,8 +129,15 @@ class Publisher:
         }
         content = export_onnx(portable, self._spec.observation_bytes, metadata)
         golden = golden_answers(portable, self._observations)
-        wanted = None if variants is None else replace(variants, waiting=self._note_variant)
-        make = partial(publish, self._stores.models, content, version, golden, wanted=wanted)
+        make = partial(
+            publish,
+            self._stores.models,
+            content,
+            version,
+            golden,
+            wanted=variants,
+            waiting=self._note_variant,
+        )
         self._pending = _PendingModel(version, step, metrics, make)
         self._pending.future = self._thread.submit(make)
 
@@ -271,7 +278,6 @@ class VariantRequests:
             precisions,
             Positions(calibration, check),
             Bounds(settings.max_policy_kl, settings.max_value_difference),
-            lambda precision: None,  # the publisher sets its own
         )
 
     def _precisions(self) -> tuple[VariantPrecision, ...]:

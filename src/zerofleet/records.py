@@ -13,7 +13,7 @@ from uuid import UUID
 
 import numpy as np
 from numpy.typing import NDArray
-from zerofleet_core import GameColumns, ReplayBuffer, game_columns
+from zerofleet_core import GameColumns, game_columns
 
 from zerofleet.errors import RecordRejectedError
 
@@ -175,28 +175,6 @@ def game_uid_of(began_at: datetime, random_bits: int) -> UUID:
 
 SEARCH_TARGETS = ("root_value", "search_surprise", "plies_to_end")
 """Targets of the replay buffer that only ``Network.extra_targets`` adds; each is one number."""
-
-
-def add_to_buffer(buffer: ReplayBuffer, game: GameColumns) -> int:
-    """Add a finished game to a buffer of its game; return its number of positions.
-
-    Raises:
-        ValueError: it does not replay under the rules.
-    """
-    assert game.result is not None
-    return buffer.add(
-        game.action,
-        game.result,
-        game.full_search,
-        game.offsets,
-        game.legal_actions,
-        game.policy_weights,
-        root_value=game.root_value,
-        priors=game.priors,
-        resigned=game.reason == "resign",
-        start=game.start,
-        adjudicated=game.reason == "adjudicated",
-    )
 
 
 def is_held_out(game_uid: UUID, share: float) -> bool:

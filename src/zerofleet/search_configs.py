@@ -18,7 +18,7 @@ PLAIN_SEARCH = SearchSection(
 )
 """PUCT without proofs, for players that are the same in all runs."""
 
-_DETERMINISTIC: dict[str, Any] = {
+DETERMINISTIC: dict[str, Any] = {
     "dirichlet_fraction": 0.0,
     "gumbel_scale": 0.0,
     "temperature": 0.0,
@@ -62,22 +62,15 @@ def opening_plies(run: RunConfig) -> int:
     return plies
 
 
-def match_search(
-    section: SearchSection, num_simulations: int, **stdev_settings: float
-) -> SearchConfig:
+def match_search(section: SearchSection, num_simulations: int) -> SearchConfig:
     """Return the search of matches, ratings and exams: full and deterministic.
 
     Args:
         section: the run file's section.
         num_simulations: simulations for each move.
-        stdev_settings: values for keys of ``STDEV_SETTINGS``, which only benchmarks give.
     """
-    values: dict[str, Any] = (
-        section.model_dump()
-        | _DETERMINISTIC
-        | stdev_settings
-        | {"num_simulations": num_simulations}
-    )
+    values: dict[str, Any] = section.model_dump() | DETERMINISTIC
+    values["num_simulations"] = num_simulations
     return SearchConfig(**values)
 
 

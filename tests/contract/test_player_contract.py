@@ -41,7 +41,7 @@ async def test_describe(player: Any) -> None:
     assert description.observation_shape == games.spec(GAME).observation_shape
     assert (description.run, description.best, description.versions) == (RUN, 2, (1, 2))
     assert (description.num_simulations, description.max_simulations) == (40, 20_000)
-    assert description.longest_analysis == 1_000_000
+    assert description.max_analysis_simulations == 1_000_000
 
 
 async def test_predict(player: Any) -> None:

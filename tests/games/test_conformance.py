@@ -1,4 +1,4 @@
-"""Every game keeps the contract, and ``check_game`` notices a game that does not."""
+"""Every game keeps the contract, and ``check_conformance`` notices a game that does not."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import zerofleet_core
 from examples.domineering import Domineering
 from zerofleet.errors import ConfigError
 from zerofleet.games import spec
-from zerofleet.games.conformance import check_game
+from zerofleet.games.conformance import check_conformance
 from zerofleet.games.openspiel import playable_games
 
 # How many random games are played of each.
@@ -53,13 +53,13 @@ OUTSIDE = {
 
 @pytest.mark.parametrize("game", CORE)
 def test_the_cores_games(game: str) -> None:
-    check_game(game, CORE[game])
+    check_conformance(game, CORE[game])
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("game", [*OUTSIDE, *sorted({*playable_games()} - {*OUTSIDE})])
 def test_games_from_outside(game: str) -> None:
-    check_game(game, OUTSIDE.get(game, 1))
+    check_conformance(game, OUTSIDE.get(game, 1))
 
 
 def test_every_family_is_checked() -> None:
@@ -67,11 +67,13 @@ def test_every_family_is_checked() -> None:
 
 
 def test_what_was_played_is_told() -> None:
-    told = check_game("tic_tac_toe", 30)
+    told = check_conformance("tic_tac_toe", 30)
     assert len(told.lengths) == sum(told.results.values()) == 30
     assert set(told.results) == {1, -1, 0}
     assert "30 random games of 5 to 9 plies" in str(told)
-    assert check_game("tic_tac_toe", 30) == told != check_game("tic_tac_toe", 30, seed=2)
+    assert (
+        check_conformance("tic_tac_toe", 30) == told != check_conformance("tic_tac_toe", 30, seed=2)
+    )
 
 
 class SharesItsBoard(Domineering):
@@ -265,7 +267,7 @@ def named(monkeypatch: pytest.MonkeyPatch) -> Callable[[type], str]:
 def test_a_game_may_tell_what_its_end_is_like(named: Callable[[type], str]) -> None:
     name = named(TellsItsEnd)
     assert (spec(name).num_final_planes, spec(name).has_final_score) == (1, True)
-    check_game(name, games=2)
+    check_conformance(name, games=2)
     untold = spec("python:examples.domineering:Domineering")
     assert (untold.num_final_planes, untold.has_final_score) == (0, False)
 
@@ -277,16 +279,16 @@ def test_a_game_that_breaks_the_contract_is_noticed(
     name = named(game)
     assert spec(name).num_actions == 60
     with pytest.raises((AssertionError, ConfigError), match=BROKEN[game]) as caught:
-        check_game(name)
+        check_conformance(name)
     assert name in str(caught.value)
 
 
 def test_what_keeps_a_game_from_being_learnt_is_told(named: Callable[[type], str]) -> None:
-    [hidden] = check_game(named(HidesWhoseTurn)).remarks
+    [hidden] = check_conformance(named(HidesWhoseTurn)).remarks
     assert "observation() does not say whose turn it is" in hidden
-    told = check_game(named(CountsForWhoMoved))
+    told = check_conformance(named(CountsForWhoMoved))
     assert "all 20 random games were won by the first player: check that apply()" in str(told)
-    assert check_game(named(CountsForWhoMoved), games=5).remarks == ()
-    assert check_game(named(SeenByWhoMoves)).remarks == ()
+    assert check_conformance(named(CountsForWhoMoved), games=5).remarks == ()
+    assert check_conformance(named(SeenByWhoMoves)).remarks == ()
     for game in ("python:examples.domineering:Domineering", "go(size=5,komi=24)", "othello"):
-        assert check_game(game, games=5).remarks == (), game
+        assert check_conformance(game, games=5).remarks == (), game

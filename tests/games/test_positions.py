@@ -12,7 +12,7 @@ from zerofleet_core import Match, ReplayBuffer, Search, SearchConfig, game_spec
 
 from zerofleet.errors import ConfigError, IllegalActionError
 from zerofleet.games import State, format_actions, parse_actions
-from zerofleet.games.conformance import check_game
+from zerofleet.games.conformance import check_conformance
 from zerofleet.games.notation import checked_start
 
 ROW_GAMES = ("connect_four", "gomoku", "mnk(m=12,n=4,k=4)", "tic_tac_toe")
@@ -147,7 +147,7 @@ def test_a_game_without_a_notation_says_so() -> None:
 
 @pytest.mark.parametrize("game", ["go(size=9)", "mnk(m=5,n=4,k=4)", "othello", "tic_tac_toe"])
 def test_games_keep_the_contract(game: str) -> None:
-    assert check_game(game, 3).game == game
+    assert check_conformance(game, 3).game == game
 
 
 def test_lines_begin_at_the_start_position() -> None:

@@ -22,7 +22,7 @@ from tests.support.random_records import random_record, resigned_record
 from zerofleet import games
 from zerofleet.cli import app, export_files
 from zerofleet.config import RunConfig, run_from_values
-from zerofleet.database import Database, Submission, exported_games
+from zerofleet.database import Database, Submission, add_to_buffer, exported_games
 from zerofleet.database.exported_games import (
     GAME_COLUMNS,
     LIST_COLUMNS,
@@ -241,19 +241,7 @@ def test_positions_are_what_the_trainer_samples(
     uids: list[str] = []
     with Database(database_url) as database:
         for game in database.read_games("c4", 0, 1000, ("root_value", "priors")).games:
-            added = buffer.add(
-                game.action,
-                game.result,
-                game.full_search,
-                game.offsets,
-                game.legal_actions,
-                game.policy_weights,
-                root_value=game.root_value,
-                priors=game.priors,
-                resigned=game.resigned,
-                start=game.start,
-            )
-            uids += [str(game.game_uid)] if added else []
+            uids += [str(game.game_uid)] if add_to_buffer(buffer, game) else []
     assert len(table) == buffer.positions
     by_ply = {(row["game_uid"], row["ply"]): row for row in table}
     seed, size = 5, 2000  # draws with replacement: nearly every position

@@ -8,21 +8,24 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from tests.integration.test_given_games import GAMES, RUN_FILE, SEARCHES, ask, fill, opened
-from tests.support.random_records import random_record, resigned_record
+from tests.support.random_records import changed, random_record, resigned_record
 from zerofleet.cli import app, export_files
 from zerofleet.config import load_run
 from zerofleet.database import Database, Submission, exported_games
+from zerofleet.records import GameRecord
 
 assert app  # the commands are those of the program
 
 # The columns of a game and its searches that an export has; the digest has the new uid.
 GAME = """
-SELECT moves, result, reason, length, started_at, finished_at, resign_threshold, plays_on, start
+SELECT moves, result, reason, length, started_at, finished_at, resign_threshold, plays_on,
+    opening_plies, start
 FROM games WHERE run = :run ORDER BY moves, started_at
 """
 PLIES = SEARCHES.replace("g.content_sha256", "g.moves").replace(
@@ -54,6 +57,7 @@ def export(
     fill(database)
     database.submit_game("test", "w", Submission(random_record(901)))
     database.submit_game("test", "w", Submission(resigned_record(902, 3)))
+    database.submit_game("test", "w", Submission(opened_record(903, 2)))
     folder = tmp_path / "ttt-parquet"
     run_file = tmp_path / "test.toml"
     run_file.write_text('name = "test"\ngame = "tic_tac_toe"\n')
@@ -61,6 +65,13 @@ def export(
     assert status == 0, said
     assert len(list((folder / "searches").iterdir())) > 1
     return folder
+
+
+def opened_record(seed: int, plies: int) -> GameRecord:
+    """Make a game whose first plies no search chose."""
+    record = random_record(seed)
+    simulations = np.where(np.arange(record.length) < plies, 0, 50)
+    return changed(record, simulations=simulations.astype(np.int32))
 
 
 def fork(url: str, folder: Path, run_file: Path, *options: object) -> tuple[int, str]:
@@ -80,11 +91,13 @@ def test_a_fork_of_an_export_has_every_game_once_with_its_searches(
 ) -> None:
     status, said = fork(database_url, export, new_toml)
     assert status == 0, said
-    assert f"{GAMES + 2} games of the run test, from its export ttt-parquet" in said
+    assert f"{GAMES + 3} games of the run test, from its export ttt-parquet" in said
     for query in (GAME, PLIES):
         copied = database._rows(query, run="new")
         assert copied == database._rows(query, run="test")
         assert copied
+    told = "SELECT DISTINCT opening_plies FROM games WHERE run = 'new' ORDER BY 1"
+    assert [row.opening_plies for row in database._rows(told)] == [0, 2]
     origin = database.origin("new")
     assert origin is not None
     [row] = database._rows(
@@ -92,8 +105,8 @@ def test_a_fork_of_an_export_has_every_game_once_with_its_searches(
         "count(DISTINCT game_uid) AS games, min(worker) AS worker, max(model_version) AS model "
         "FROM games JOIN positions USING (game_uid) WHERE run = 'new' AND kind = 'given'"
     )
-    assert row == (origin.positions, GAMES + 2, "fork of test", 0)
-    assert (origin.kind, origin.games, origin.left_out) == ("fork", GAMES + 2, 0)
+    assert row == (origin.positions, GAMES + 3, "fork of test", 0)
+    assert (origin.kind, origin.games, origin.left_out) == ("fork", GAMES + 3, 0)
     assert origin.place == str(export)
     stored = [each.game_uid for each in database._rows("SELECT game_uid FROM games")]
     assert {origin.first_game, origin.last_game} <= set(stored)
@@ -101,7 +114,7 @@ def test_a_fork_of_an_export_has_every_game_once_with_its_searches(
     assert window.rejected == 0
     assert fork(database_url, export, new_toml)[0] == 0  # a repetition changes nothing
     assert database.origin("new") == origin
-    assert database.count_games("new", "given") == GAMES + 2
+    assert database.count_games("new", "given") == GAMES + 3
 
 
 def test_a_copy_that_broke_off_goes_on_with_nothing_twice(
@@ -131,7 +144,7 @@ def test_a_copy_that_broke_off_goes_on_with_nothing_twice(
     monkeypatch.setattr(Database, "submit_games", submit)
     status, said = fork(database_url, export, new_toml)
     assert status == 0, said
-    assert database.count_games("new", "given") == GAMES + 2
+    assert database.count_games("new", "given") == GAMES + 3
 
 
 def test_the_newest_games_alone_and_the_files_of_another_program(
@@ -181,16 +194,16 @@ def test_games_without_usable_searches_are_left_out(
     rewritten(export, "games", lost)
     status, said = fork(database_url, export, new_toml)
     assert status == 0, said
-    assert f"left out 5 of {GAMES + 2} games" in said
+    assert f"left out 5 of {GAMES + 3} games" in said
     assert f"1 do not replay, the first: game {uids[-1]}" in said
-    assert database.count_games("new", "given") == GAMES + 2 - 5
+    assert database.count_games("new", "given") == GAMES + 3 - 5
     origin = database.origin("new")
     assert origin is not None
-    assert (origin.chosen, origin.games, origin.left_out) == (GAMES + 2, GAMES + 2 - 5, 5)
+    assert (origin.chosen, origin.games, origin.left_out) == (GAMES + 3, GAMES + 3 - 5, 5)
     rewritten(export, "searches", lambda rows: rows.slice(0, 0))
     status, said = fork(database_url, export, write_run(new_toml.parent, "third"))
     assert status == 2
-    assert "none of the 62 newest games of the export" in said
+    assert f"none of the {GAMES + 3} newest games of the export" in said
 
 
 def test_wrong_exports_are_refused_in_one_line_and_nothing_is_written(
@@ -214,7 +227,7 @@ def test_wrong_exports_are_refused_in_one_line_and_nothing_is_written(
     about = export / "export.json"
     text = about.read_text()
     about.write_text(json.dumps(json.loads(text) | {"format": "npz"}))
-    assert "has the format npz, and a fork needs Parquet" in refused()
+    assert "has the format npz, and `zerofleet fork` needs Parquet" in refused()
     about.write_text('["run"]')
     assert "lacks run, game or format" in refused()
     about.write_text(text[:20])

@@ -19,7 +19,7 @@ from tests.support.databases import DatabaseTemplate
 from tests.support.random_records import random_record, resigned_record, target_record
 from zerofleet.cli import app
 from zerofleet.config import RunConfig, load_run
-from zerofleet.database import Database, Submission
+from zerofleet.database import Database, Submission, add_to_buffer
 from zerofleet.database import origins as module
 from zerofleet.database.database import FencedRole, Leadership
 from zerofleet.database.origins import CopyState
@@ -536,7 +536,7 @@ def test_lines_of_actions_become_samples(
         "tic_tac_toe", 100, 2, auxiliary=["root_value", "search_surprise", "plies_to_end"]
     )
     for game in database.read_games(run.name, 0, 1000, ("root_value", "priors")).games:
-        game.add_to(buffer)
+        add_to_buffer(buffer, game)
     *_, value, targets, ply, number = buffer.all_positions()
     lengths = np.bincount(number)
     expected = [value, np.zeros(14), lengths[number] - ply]

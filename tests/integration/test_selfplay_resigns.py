@@ -8,7 +8,7 @@ from zerofleet_core import ReplayBuffer
 from tests.support.playing_workers import at_play
 from tests.support.predictors import HashPredictor
 from zerofleet.config import ResignSection, run_from_values
-from zerofleet.database import Database
+from zerofleet.database import Database, add_to_buffer
 from zerofleet.fleet.heartbeat import Heartbeats
 from zerofleet.services.selfplay.settings import SelfplaySettings
 from zerofleet.services.selfplay.worker import Worker
@@ -59,14 +59,6 @@ async def test_resigned_games_are_stored_and_replay(
     games = database.read_games("test", 0, 10_000).games
     buffer = ReplayBuffer("tic_tac_toe", 100_000, 10_000)
     for game in games:
-        buffer.add(
-            game.action,
-            game.result,
-            game.full_search,
-            game.offsets,
-            game.legal_actions,
-            game.policy_weights,
-            resigned=game.resigned,
-        )
+        add_to_buffer(buffer, game)
     assert buffer.games == finished
-    assert sum(game.resigned for game in games) == counted.resigned
+    assert sum(game.reason == "resign" for game in games) == counted.resigned

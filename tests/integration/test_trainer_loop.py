@@ -300,9 +300,9 @@ def test_a_model_that_is_being_made_at_a_stop_is_published_from_its_step(
     surroundings.submit(range(200))
     publish = publishing.publish
 
-    def endless(*arguments: Any, wanted: Any) -> Any:
+    def endless(*arguments: Any, wanted: Any, waiting: Any) -> Any:
         while arguments[2] > 1:
-            wanted.waiting("int8")
+            waiting("int8")
             threading.Event().wait(0.01)
         return publish(*arguments, wanted=wanted)
 

@@ -166,9 +166,9 @@ def test_a_stop_gives_up_the_variant_that_is_being_made(
     publisher = a_publisher(tmp_path, database, epoch)
     publisher._stores.stop.set()
     drawn = np.zeros((1, SPEC.observation_bytes), np.uint8)
-    wanted = VariantRequest(("int8",), Positions(drawn, drawn), Bounds(1.0, 1.0), str)
+    wanted = VariantRequest(("int8",), Positions(drawn, drawn), Bounds(1.0, 1.0))
     # As the real one does after a second.
-    monkeypatch.setattr(publishing, "publish", lambda *_, wanted: wanted.waiting("int8"))  # pyright: ignore
+    monkeypatch.setattr(publishing, "publish", lambda *_, wanted, waiting: waiting("int8"))  # pyright: ignore
     publisher.begin(a_network(), 0, {}, wanted)
     with pytest.raises(StoppedError):
         publisher.finish()

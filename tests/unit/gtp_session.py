@@ -67,7 +67,7 @@ def table(game: str, actions: list[int], start: str = "") -> SearchTable:
 def described(game: str = GAME) -> PlayerDescription:
     spec = game_spec(game)
     return PlayerDescription(
-        game, spec.num_actions, spec.observation_shape, "run", 4, (3, 4), 100, 20_000
+        game, spec.num_actions, spec.observation_shape, "run", 4, (3, 4), 100, 20_000, 20_000
     )
 
 

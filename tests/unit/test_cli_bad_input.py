@@ -657,3 +657,9 @@ def test_a_command_that_trains_names_what_to_install(
 def test_a_comparison_of_no_time_is_refused(zerofleet: Zerofleet) -> None:
     refused = complaint(zerofleet("compare", TICTACTOE, "--cpu-seconds", "0"))
     assert "--cpu-seconds 0: give a number above 0" in refused
+
+
+def test_a_second_run_of_the_page_is_an_option(zerofleet: Zerofleet) -> None:
+    said = complaint(zerofleet("page", TICTACTOE, "other run.toml", "third"))
+    assert "page takes one run" in said
+    assert "--with 'other run.toml' --with third" in said

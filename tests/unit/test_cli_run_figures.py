@@ -40,7 +40,8 @@ from zerofleet.fleet.report import (
     elo_text,
     states_of,
 )
-from zerofleet.local.data_folder import DataFolder, Usage
+from zerofleet.fleet.usage import Usage
+from zerofleet.local.data_folder import DataFolder
 from zerofleet.local.stores import Running
 from zerofleet.waiting import WorkStatus
 
@@ -110,7 +111,7 @@ def test_a_line_says_everything() -> None:
         "exam errors 1.00% (model 4; was 0.00% for model 3)",
         "trainer: Waiting for Postgres",
         "inference: Restarting in 0.5 s: was ended by SIGKILL",
-        "restarts 2",
+        "service restarts 2",
     ):
         assert words in line
     assert "selfplay" not in line

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from zerofleet.fleet.usage import Usage
 from zerofleet.local import data_folder
-from zerofleet.local.data_folder import Usage, UsageMeter, tree_cpu_seconds
+from zerofleet.local.data_folder import UsageMeter, tree_cpu_seconds
 
 BURN = "import time\nend = time.process_time() + 0.2\nwhile time.process_time() < end: pass"
 

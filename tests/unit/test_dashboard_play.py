@@ -49,7 +49,7 @@ class WatchedGame(Domineering):
 
 GAME = f"python:{__name__}:WatchedGame"
 LINE = "b3b4 c1d1 a1a2"
-DESCRIBED = PlayerDescription(GAME, 60, (2, 6, 6), "test", 1, (1,), 32, 1000)
+DESCRIBED = PlayerDescription(GAME, 60, (2, 6, 6), "test", 1, (1,), 32, 1000, 1000)
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from zerofleet.errors import ConfigError
 from zerofleet.exam import examine, has_exam, position_kinds
 from zerofleet.exam.sample import random_sample
 from zerofleet.games import Game, parse_actions
-from zerofleet.games.conformance import check_game
+from zerofleet.games.conformance import check_conformance
 from zerofleet.prediction import Prediction
 
 DOTS = "python:examples.dots_and_boxes:DotsAndBoxes"
@@ -168,7 +168,7 @@ def name(kind: str) -> str:
 
 
 def test_the_example_keeps_the_contract_and_knows_its_first_value() -> None:
-    assert "random games" in str(check_game(DOTS, games=3))
+    assert "random games" in str(check_conformance(DOTS, games=3))
     assert best_gain(0) == -2  # the second player gets four of the six boxes
     assert DotsAndBoxes().perfect_outcomes() == [-1] * 17
 
@@ -231,8 +231,8 @@ async def test_a_mistake_is_named(kind: str, reason: str) -> None:
         await random_sample(name(kind), 5, seed=1)
 
 
-def test_check_game_compares_perfect_play_with_the_rules() -> None:
-    check_game(name("Take"), games=3)
-    check_game(name("Late"), games=3)
+def test_check_conformance_compares_perfect_play_with_the_rules() -> None:
+    check_conformance(name("Take"), games=3)
+    check_conformance(name("Late"), games=3)
     with pytest.raises(AssertionError, match=r"perfect_outcomes\(\) says 1 for action"):
-        check_game(name("Wrong"), games=3)
+        check_conformance(name("Wrong"), games=3)

@@ -15,7 +15,7 @@ from tests.unit.test_games_class import Sticks
 from zerofleet import games
 from zerofleet.errors import ConfigError
 from zerofleet.games import State
-from zerofleet.games.conformance import check_game
+from zerofleet.games.conformance import check_conformance
 
 
 class SetUpSticks(Sticks):
@@ -61,7 +61,7 @@ def test_a_class_may_set_positions_up(named: Callable[[type], str]) -> None:
     )
     with pytest.raises(ValueError, match=r"^there are 0 to 7 sticks, not '9'$"):
         State(name, [], "9 first")
-    assert check_game(name).game == name
+    assert check_conformance(name).game == name
     search = Search(name, [[]], SearchConfig(num_simulations=200), 1, starts=["4 second"])
     while rows := len(search.select()):
         search.backup(np.zeros((rows, 2), np.float32), np.zeros(rows, np.float32), 1)
@@ -127,4 +127,4 @@ def test_wrong_answers_are_described(named: Callable[[type], str]) -> None:
         (ForgetsThePlayer, AssertionError, "is another position: setup_text"),
     ):
         with pytest.raises(failure, match=words):
-            check_game(named(game))
+            check_conformance(named(game))

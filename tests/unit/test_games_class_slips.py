@@ -15,7 +15,7 @@ import pytest
 from zerofleet import cli
 from zerofleet.errors import ConfigError
 from zerofleet.games import State
-from zerofleet.games.conformance import check_game
+from zerofleet.games.conformance import check_conformance
 from zerofleet.games.python_game import failure_in
 
 NUMBERS = itertools.count()
@@ -285,11 +285,11 @@ def written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], 
 
 
 @pytest.mark.parametrize("slip", SLIPS)
-def test_check_game_says_what_to_mend(written: Callable[[str], str], slip: str) -> None:
+def test_check_conformance_says_what_to_mend(written: Callable[[str], str], slip: str) -> None:
     body, words = SLIPS[slip]
     module = written(body)
     with pytest.raises(ConfigError) as caught:
-        check_game(f"python:{module}:Mine", games=3)
+        check_conformance(f"python:{module}:Mine", games=3)
     assert_says(str(caught.value), module, words)
 
 
@@ -323,7 +323,7 @@ def assert_says(said: str, module: str, words: str) -> None:
 def test_what_the_class_raised_is_the_cause(written: Callable[[str], str]) -> None:
     module = written("def apply(self, action): raise KeyError(action)")
     with pytest.raises(ConfigError) as caught:
-        check_game(f"python:{module}:Mine")
+        check_conformance(f"python:{module}:Mine")
     assert isinstance(caught.value.__cause__, KeyError)
     assert caught.value.__suppress_context__
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from examples.dots_and_boxes import DotsAndBoxes
 from tests.unit.test_games_class import Sticks, named
 from zerofleet.errors import ConfigError
-from zerofleet.games.conformance import check_game
+from zerofleet.games.conformance import check_conformance
 from zerofleet.games.python_game import ClassRules
 from zerofleet.games.svg_marks import checked_svg
 from zerofleet.services.dashboard.board import GameBoard
@@ -131,17 +131,17 @@ class Changes(Sticks):
         return ""
 
 
-def test_check_game_looks_at_the_pictures(named) -> None:  # noqa: ANN001  # pyright: ignore
-    check_game(named(Drawn), games=2)
+def test_check_conformance_looks_at_the_pictures(named) -> None:  # noqa: ANN001  # pyright: ignore
+    check_conformance(named(Drawn), games=2)
     with pytest.raises(ConfigError, match=r"ply \d: svg\(\): the attribute 'onload' of g is not"):
-        check_game(named(Unsafe), games=2)
+        check_conformance(named(Unsafe), games=2)
     with pytest.raises(AssertionError, match=r"svg\(\) changes the position, or its answer varies"):
-        check_game(named(Changes), games=2)
+        check_conformance(named(Changes), games=2)
 
 
 def test_a_value_that_is_no_text(named) -> None:  # noqa: ANN001  # pyright: ignore
     with pytest.raises(ConfigError, match=r"svg\(\) returned 7: give SVG elements, a str"):
-        check_game(named(Numbers), games=2)
+        check_conformance(named(Numbers), games=2)
 
 
 def test_the_board_has_the_picture_or_the_pieces() -> None:

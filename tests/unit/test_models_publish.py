@@ -106,7 +106,7 @@ recorded = (root / "rows").read_text() if (root / "rows").exists() else ""
 folder.sweep(lambda sha256: sha256 in recorded)
 # Each try has other positions, and makes another variant of them.
 drawn = np.random.default_rng().integers(0, 256, (64, 4), np.uint8)
-wanted = VariantRequest(("int8",), Positions(drawn, drawn), Bounds(1.0, 1.0), str)
+wanted = VariantRequest(("int8",), Positions(drawn, drawn), Bounds(1.0, 1.0))
 exported = (root / "exported").read_bytes()
 if stop_at in STEPS:
     kill_after(stop_at)

@@ -51,12 +51,8 @@ def positions(count: int = 64, seed: int = 1) -> Positions:
     return Positions(*(random_positions(SPEC, count, generator) for _ in range(2)))
 
 
-def nobody_waits(precision: str) -> None:
-    assert precision in {"int8", "fp16"}
-
-
 def request(*precisions: str, bounds: Bounds = LOOSE) -> VariantRequest:
-    return VariantRequest(precisions, positions(), bounds, nobody_waits)
+    return VariantRequest(precisions, positions(), bounds)
 
 
 @pytest.fixture
@@ -224,12 +220,12 @@ def reason_given(
     """Return a child's reason why there is no variant."""
     waits = itertools.count(1)
 
-    def waiting(_: str) -> None:
+    def waiting() -> None:
         if next(waits) == 3:
             on_third_wait()
 
-    wanted = VariantRequest(("int8",), content, LOOSE, waiting)
-    return make_in_child(folder, staged, SPEC, "int8", wanted)[0].reason
+    wanted = VariantRequest(("int8",), content, LOOSE)
+    return make_in_child(folder, staged, SPEC, "int8", wanted, waiting)[0].reason
 
 
 def of_size(count: int) -> Positions:
@@ -305,10 +301,10 @@ def test_whoever_is_told_to_leave_does_not_wait(
     program.write_text(f"#!/bin/sh\n{script}\n")
     monkeypatch.setattr(publishing, "check_in_child", lambda *_: None)
     model_bytes, golden = exported()
-    wanted = VariantRequest(("int8",), positions(), LOOSE, leave)
+    wanted = VariantRequest(("int8",), positions(), LOOSE)
     before = children()
     with pytest.raises(_LeavingError, match="int8"):
-        publish(folder, model_bytes, 1, golden, wanted=wanted)
+        publish(folder, model_bytes, 1, golden, wanted=wanted, waiting=leave)
     assert children() <= before
     assert [path for path in folder.root.rglob("*") if path.is_file()] == []
 
@@ -354,14 +350,14 @@ from zerofleet.models.publish import make_in_child
 from zerofleet.models.graph import Shape
 from zerofleet.models.variant import Bounds, Positions, VariantRequest
 
-def waiting(precision):
+def waiting():
     print("making", flush=True)
 
 folder = ModelFolder(Path(sys.argv[1]), "run")
 staged = folder.stage(Path(sys.argv[2]).read_bytes())
 many = np.random.default_rng(1).integers(0, 256, (2_000_000, 4), np.uint8)
-wanted = VariantRequest(("int8",), Positions(many[:64], many), Bounds(1.0, 1.0), waiting)
-make_in_child(folder, staged, Shape(4, 9), "int8", wanted)
+wanted = VariantRequest(("int8",), Positions(many[:64], many), Bounds(1.0, 1.0))
+make_in_child(folder, staged, Shape(4, 9), "int8", wanted, waiting)
 """
 
 

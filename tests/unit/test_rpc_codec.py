@@ -15,7 +15,9 @@ from zerofleet.errors import (
 )
 from zerofleet.prediction import Prediction
 from zerofleet.rpc import codec
+from zerofleet.rpc.player_service import decode_description
 from zerofleet.rpc.schema.open_inference import ModelInferRequest
+from zerofleet.rpc.schema.player import DescribeResponse
 
 SHAPE = codec.RequestShape(observation_bytes=16, num_actions=7, max_batch_rows=64)
 BOTH = (codec.POLICY_LOGITS, codec.VALUE)
@@ -198,3 +200,13 @@ def test_another_variants_answer_is_not_taken() -> None:
     with pytest.raises(ModelNotFoundError, match="with fp32 where int8 was asked for"):
         codec.decode_response(other, 5, "int8")
     assert codec.decode_response(other, 5, "fp32").precision == "fp32"
+
+
+@pytest.mark.parametrize(("sent", "decoded"), [(0, 20_000), (1_000_000, 1_000_000)])
+def test_an_analysis_without_a_limit_of_its_own_has_that_of_a_search(
+    sent: int, decoded: int
+) -> None:
+    response = DescribeResponse(
+        observation_shape=(2, 3, 3), max_simulations=20_000, max_analysis_simulations=sent
+    )
+    assert decode_description(response).max_analysis_simulations == decoded

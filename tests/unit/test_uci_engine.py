@@ -100,7 +100,7 @@ class Session:
             (3, 4),
             100,
             20_000,
-            max_analysis_simulations=most,
+            most,
         )
         self.text = ""
         self._spoke = asyncio.Event()
@@ -296,7 +296,12 @@ async def test_stop_before_the_first_table_ends_the_search_with_it() -> None:
         ("go nodes 100000", 24, 24, "go nodes 100000: the server searches at most 24"),
         ("go nodes 100000", 1_000_000, 100_000, "the search ended at 24 nodes: the result is"),
         ("go movetime 60000", 24, 24, "the search ended at 24 nodes: the server's limit"),
-        ("go movetime 60000", 0, 20_000, "the search ended at 24 nodes: the result is proven, or"),
+        (
+            "go movetime 60000",
+            20_000,
+            20_000,
+            "the search ended at 24 nodes: the result is proven, or",
+        ),
     ],
 )
 async def test_a_search_that_ends_early_says_why(

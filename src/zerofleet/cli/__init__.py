@@ -24,7 +24,7 @@ from zerofleet.cli.gtp import gtp
 from zerofleet.cli.import_games import import_games
 from zerofleet.cli.match import match
 from zerofleet.cli.migrate import migrate
-from zerofleet.cli.page import page
+from zerofleet.cli.page import OneRun, page
 from zerofleet.cli.pgn import pgn
 from zerofleet.cli.play import play
 from zerofleet.cli.redis_acl import redis_acl
@@ -77,10 +77,11 @@ _EXAMPLES: dict[Callable[..., None], str] = {
     redis_acl: "zerofleet redis-acl --passwords secrets > users.acl",
 }
 """The commands in the order of the help, each with an example."""
+_KINDS: dict[Callable[..., None], type[TyperCommand]] = {compare: SeveralValues, page: OneRun}
 for command, example in _EXAMPLES.items():
     # The name of a function cannot be a word of Python's.
     name = "import" if command is import_games else None
-    kind = SeveralValues if command is compare else TyperCommand
+    kind = _KINDS.get(command, TyperCommand)
     app.command(name, cls=kind, epilog=f"\b\nExample:\n  {example}")(command)
 
 

@@ -29,19 +29,19 @@ def check_game(
     first mistake and prints what to change. A line that begins with "but" is a
     warning: the game is valid, but may not be learnt.
     """
-    echo(str(checked_game(game, games, seed)))
+    echo(str(require_conformance(game, games, seed)))
 
 
-def checked_game(game: str, games: int, seed: int = 1) -> Conformance:
+def require_conformance(game: str, games: int, seed: int = 1) -> Conformance:
     """Return the result of the check of a game.
 
     Raises:
         ConfigError: the game breaks the contract; the message says what to change.
     """
-    from zerofleet.games.conformance import check_game
+    from zerofleet.games.conformance import check_conformance
 
     try:
-        return check_game(game, games, seed)
+        return check_conformance(game, games, seed)
     except (AssertionError, ConfigError) as error:
         help_page = "; docs/tutorials/your-own-game.md says what each method does"
         raise ConfigError(f"{error}{help_page if game.startswith('python:') else ''}") from error

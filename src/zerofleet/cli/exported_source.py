@@ -22,12 +22,12 @@ from zerofleet_core import GameColumns, ReplayBuffer
 
 from zerofleet.cli.given_games import Counter, NewRun, Tries, require_enough
 from zerofleet.cli.terminal import echo
-from zerofleet.database import Submission
+from zerofleet.database import Submission, add_to_buffer
 from zerofleet.database.exported_games import LIST_COLUMNS, PLY_COLUMNS
 from zerofleet.database.exported_tables import require_pyarrow
 from zerofleet.database.origins import SourceWindow
 from zerofleet.errors import ConfigError
-from zerofleet.records import DTYPES, GameRecord, add_to_buffer, game_uid_of
+from zerofleet.records import DTYPES, GameRecord, game_uid_of
 
 if TYPE_CHECKING:
     from zerofleet.config import RunConfig
@@ -245,8 +245,8 @@ def _about(folder: Path) -> dict[str, Any]:
         )
     if values["format"] != "parquet":
         raise ConfigError(
-            f"the export {folder} has the format {values['format']}, and a fork needs Parquet: "
-            "export the games again with --format parquet"
+            f"the export {folder} has the format {values['format']}, and `zerofleet fork` needs "
+            "Parquet: export the games again with --format parquet"
         )
     return values
 
@@ -268,8 +268,8 @@ def _require_columns(place: Path, names: Sequence[str], needed: Sequence[str]) -
     missing = [name for name in needed if name not in names]
     if missing:
         raise ConfigError(
-            f"{place} lacks the columns {', '.join(missing)}: a fork needs all columns of "
-            "`zerofleet export`"
+            f"{place} lacks the columns {', '.join(missing)}: `zerofleet fork` needs all columns "
+            "of `zerofleet export`"
         )
 
 
@@ -404,7 +404,7 @@ def fork_export(folder: Path, new: NewRun, games: int | None, *, retrain: bool) 
     if export.game != run.game.name:
         raise ConfigError(
             f"the export {folder} has games of {export.game}, and {new.run_file} plays "
-            f"{run.game.name}: a fork needs the same game with the same options"
+            f"{run.game.name}: `zerofleet fork` needs the same game with the same options"
         )
     share = 1 - run.trainer.held_out_share
     rows = export.newest(

@@ -89,7 +89,7 @@ def fork(
         if about.game != run.game.name:
             raise ConfigError(
                 f"the run '{other.run}' plays {about.game}, and {new.run_file} {run.game.name}: "
-                "a fork needs the same game with the same options"
+                "`zerofleet fork` needs the same game with the same options"
             )
         window = _window(other, run, games)
         _require_replay(other, run, window)
@@ -205,13 +205,15 @@ def _require_replay(other: _Source, run: RunConfig, window: SourceWindow) -> Non
     """
     from zerofleet_core import ReplayBuffer
 
+    from zerofleet.database import add_to_buffer
+
     after = other.database.window_start(other.run, _REPLAYED_GAMES)
     found = other.database.read_games(other.run, after, _REPLAYED_GAMES).games
     buffer = ReplayBuffer(run.game.name, 1_000_000, 1_000_000)
     reasons: list[str] = []
     for game in found:
         try:
-            game.add_to(buffer)
+            add_to_buffer(buffer, game)
         except ValueError as error:
             reasons.append(f"game {game.game_uid}: {error}")
     if reasons and len(reasons) == len(found):

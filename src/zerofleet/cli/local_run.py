@@ -37,7 +37,8 @@ from zerofleet.fleet.report import (
     elo_text,
     loss_text,
 )
-from zerofleet.local.data_folder import DataFolder, Usage, UsageMeter
+from zerofleet.fleet.usage import Usage
+from zerofleet.local.data_folder import DataFolder, UsageMeter
 from zerofleet.local.monitor import Monitor
 from zerofleet.local.processes import answers
 from zerofleet.local.programs import (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import shlex
 from asyncio import FIRST_COMPLETED
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -12,12 +13,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer.core import TyperCommand
 
 from zerofleet.cli.run_options import DataOption, RunFile, chosen_folder
 from zerofleet.cli.terminal import echo
 from zerofleet.errors import ConfigError
 
 if TYPE_CHECKING:
+    from typer._click import Context
+
     from zerofleet.local.data_folder import DataFolder
     from zerofleet.local.stores import Running
     from zerofleet.local.supervisor import Program
@@ -26,6 +30,24 @@ NO_NICEGUI = "NiceGUI is not installed: pip install 'zerofleet[dashboard]'"
 _LOOK_SECONDS = 1.0
 _POLL_SECONDS = 0.1
 _START_SECONDS = 60.0
+
+
+class OneRun(TyperCommand):
+    """A command that takes one run, and names ``--with`` if several are given."""
+
+    allow_extra_args = True
+
+    def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
+        """Parse the arguments.
+
+        Raises:
+            ConfigError: there is more than one run.
+        """
+        others = super().parse_args(ctx, args)
+        if others:
+            options = " ".join(f"--with {shlex.quote(other)}" for other in others)
+            raise ConfigError(f"{ctx.info_name} takes one run. To show others too, pass {options}")
+        return others
 
 
 def page(

@@ -247,7 +247,7 @@ def one_line(figures: RunFigures, services: Sequence[ServiceState], seconds: flo
     parts += [f"{service.name}: {service.doing}" for service in services if _is_news(service)]
     restarts = sum(service.restarts for service in services)
     if restarts:
-        parts.append(f"restarts {restarts}")
+        parts.append(f"service restarts {restarts}")
     return printable(" | ".join(parts))
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from zerofleet.cli.check_game import checked_game
+from zerofleet.cli.check_game import require_conformance
 from zerofleet.cli.page import NO_NICEGUI
 from zerofleet.cli.run_options import OverrideOption, default_folder
 from zerofleet.cli.terminal import echo
@@ -167,7 +167,7 @@ def _check_rules(game: str) -> None:
     """
     if not game.startswith("python:"):
         return
-    for remark in checked_game(game, _CHECKED_GAMES).remarks:
+    for remark in require_conformance(game, _CHECKED_GAMES).remarks:
         echo(f"{game}: {remark}", err=True)
 
 

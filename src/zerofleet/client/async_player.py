@@ -171,8 +171,8 @@ class AsyncPlayer:
     ) -> AsyncGenerator[SearchTable]:
         """Yield tables while the search runs; the last one is ``done``.
 
-        ``longest_analysis`` of ``describe()`` is the most simulations. An analysis ends earlier if
-        its result is proven, or if the server has no memory for a larger tree.
+        ``max_analysis_simulations`` of ``describe()`` is the most simulations. An analysis ends
+        earlier if its result is proven, or if the server has no memory for a larger tree.
 
         The search ends when the generator is closed (``contextlib.aclosing``). A broken stream is
         an error and is not retried.

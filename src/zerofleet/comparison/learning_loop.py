@@ -26,6 +26,7 @@ from zerofleet_core import GameColumns, GameSpec, ReplayBuffer, SelfPlay
 from zerofleet import games
 from zerofleet.comparison.resignation_rule import ResignationRule
 from zerofleet.config import RunConfig
+from zerofleet.database import add_to_buffer
 from zerofleet.database.metrics import Split
 from zerofleet.errors import IncompatibleModelError
 from zerofleet.fleet.figures import Measurement
@@ -40,7 +41,7 @@ from zerofleet.models.quantize import quantize_int8
 from zerofleet.models.session import ModelSession
 from zerofleet.models.variant import Bounds, measure
 from zerofleet.prediction import FP32, Prediction
-from zerofleet.records import add_to_buffer, is_held_out
+from zerofleet.records import is_held_out
 from zerofleet.search_configs import selfplay_search
 
 WantedPrecision = Literal["run", "fp32", "int8"]

@@ -104,7 +104,7 @@ class SelfplaySection(Section):
     policy."""
     fork_share: float = Field(default=0.0, ge=0, le=1)
     """Share of games that begin as a copy of a recent game up to a random ply, followed by one
-    random action (KataGo's forks choose it by value)."""
+    random action (KataGo chooses it by value)."""
     restart_share: float = Field(default=0.0, ge=0, le=1)
     """Share of games that begin at positions of recent games whose values differed most from the
     result (Tsai et al. 2026, "Regret-Guided Search Control for Efficient Learning in AlphaZero").

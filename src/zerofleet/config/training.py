@@ -121,8 +121,8 @@ class TrainerSection(Section):
     that is used up raises the rate again."""
     budget_minutes: float = Field(default=0.0, ge=0, json_schema_extra=BASIC)
     """Length of training in minutes; 0: no budget. It has the effect of ``budget_samples``. Minutes
-    count from the first step and continue after a restart. A gap of more than a minute between two
-    steps counts as one minute."""
+    count from the first step and continue after the trainer restarts. A gap of more than a minute
+    between two steps counts as one minute."""
     annealing_share: float = Field(default=0.25, gt=0, le=1)
     """Share of the budget, at its end, over which the learning rate falls."""
     warmup_samples: int = Field(default=20_000, ge=0)

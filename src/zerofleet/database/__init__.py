@@ -37,7 +37,13 @@ from zerofleet.database.resign_threshold import Resignations, ResignRow, ResignT
 from zerofleet.database.retention import Kept, PartitionDrop, RemovableModel, Retentions
 from zerofleet.database.stored_restarts import ReadRestarts, Restarts
 from zerofleet.database.unfinished_games import GameLeases, SaveStatus
-from zerofleet.database.window_games import GameWindow, StoredGame, WindowBlocker, WindowGames
+from zerofleet.database.window_games import (
+    GameWindow,
+    StoredGame,
+    WindowBlocker,
+    WindowGames,
+    add_to_buffer,
+)
 
 __all__ = [
     "Database",
@@ -85,6 +91,7 @@ __all__ = [
     "WindowBlocker",
     "WindowGames",
     "WrongAnswer",
+    "add_to_buffer",
     "check_database",
     "libpq_url",
     "match_seed",

@@ -120,7 +120,7 @@ class Runs(ConnectionPool):
                 f"the run '{run.name}' is not registered in Postgres at {self._place} yet: its "
                 "trainer, its evaluator or `zerofleet up` does that when it starts"
             )
-        _check_game(run, rows[0].game)
+        _require_same_game(run, rows[0].game)
 
 
 class Leadership(Runs):
@@ -142,7 +142,7 @@ class Leadership(Runs):
             )
         except exc.DataError as error:
             raise ConfigError(explain(error.orig or error)) from error
-        _check_game(run, row.game)
+        _require_same_game(run, row.game)
 
     def acquire_fence(self, run: str, role: FencedRole, *, above: int = 0) -> int:
         """Become the one trainer, or the one evaluator, whose writes are accepted.
@@ -217,7 +217,7 @@ class Database(
     """
 
 
-def _check_game(run: RunConfig, stored: str) -> None:
+def _require_same_game(run: RunConfig, stored: str) -> None:
     if stored != run.game.name:
         raise ConfigError(
             f"the run '{run.name}' in this database plays {stored}, not {run.game.name}: "

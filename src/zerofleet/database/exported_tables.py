@@ -14,10 +14,11 @@ from uuid import UUID
 
 import numpy as np
 from numpy.typing import NDArray
-from zerofleet_core import GameSpec, ReplayBuffer
+from zerofleet_core import GameColumns, GameSpec, ReplayBuffer
 
 from zerofleet.config import RunConfig
 from zerofleet.database.exported_games import LIST_COLUMNS, PLY_COLUMNS, ExportPage, GameRows
+from zerofleet.database.window_games import add_to_buffer
 from zerofleet.errors import ConfigError
 from zerofleet.records import SEARCH_TARGETS, is_held_out
 
@@ -143,19 +144,14 @@ def _add(buffer: ReplayBuffer, page: ExportPage, game: int, first: int) -> int:
     plies = slice(first, first + int(page.searches[game]))
     offsets = page.offsets[plies.start : plies.stop + 1]
     entries = slice(int(offsets[0]), int(offsets[-1]))
-    return buffer.add(
-        page.columns["action"][plies],
-        page.games["result"][game],
-        page.columns["full_search"][plies],
-        (offsets - offsets[0]).astype(np.int32),
-        page.columns["legal_actions"][entries],
-        page.columns["policy_weights"][entries],
-        root_value=page.columns["root_value"][plies],
-        priors=page.columns["priors"][entries],
-        resigned=page.games["reason"][game] == "resign",
-        adjudicated=page.games["reason"][game] == "adjudicated",
-        start=page.games["start"][game],
+    facts = ("result", "reason", "resign_threshold", "plays_on", "start")
+    columns = GameColumns(
+        offsets=(offsets - offsets[0]).astype(np.int32),
+        **{name: page.columns[name][plies] for name in PLY_COLUMNS},
+        **{name: page.columns[name][entries] for name in LIST_COLUMNS},
+        **{name: page.games[name][game] for name in facts},
     )
+    return add_to_buffer(buffer, columns)
 
 
 def uid_texts(uids: Sequence[UUID]) -> NDArray[np.bytes_]:

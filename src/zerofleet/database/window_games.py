@@ -12,7 +12,7 @@ from uuid import UUID
 import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import Row, TextClause, text
-from zerofleet_core import ReplayBuffer
+from zerofleet_core import GameColumns, ReplayBuffer
 
 from zerofleet.database.binary_columns import (
     KEEP_ROWS,
@@ -133,35 +133,27 @@ class StoredGame:
     priors: NDArray[np.float32] | None = None  # [offsets[-1]], on request
     given: bool = False  # the run did not play it
 
-    @property
-    def resigned(self) -> bool:
-        """Whether the player to move after the last ply resigned."""
-        return self.reason == "resign"
 
-    @property
-    def adjudicated(self) -> bool:
-        """Whether the result is not the last position's."""
-        return self.reason == "adjudicated"
+def add_to_buffer(buffer: ReplayBuffer, game: StoredGame | GameColumns) -> int:
+    """Add a finished game to a buffer of its game; return its number of positions.
 
-    def add_to(self, buffer: ReplayBuffer) -> int:
-        """Add the game to a buffer of its game; return its number of positions.
-
-        Raises:
-            ValueError: it does not replay under the rules.
-        """
-        return buffer.add(
-            self.action,
-            self.result,
-            self.full_search,
-            self.offsets,
-            self.legal_actions,
-            self.policy_weights,
-            root_value=self.root_value,
-            priors=self.priors,
-            resigned=self.resigned,
-            start=self.start,
-            adjudicated=self.adjudicated,
-        )
+    Raises:
+        ValueError: it does not replay under the rules.
+    """
+    assert game.result is not None
+    return buffer.add(
+        game.action,
+        game.result,
+        game.full_search,
+        game.offsets,
+        game.legal_actions,
+        game.policy_weights,
+        root_value=game.root_value,
+        priors=game.priors,
+        resigned=game.reason == "resign",
+        start=game.start,
+        adjudicated=game.reason == "adjudicated",
+    )
 
 
 @dataclass(frozen=True, slots=True)

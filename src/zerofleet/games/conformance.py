@@ -1,4 +1,4 @@
-"""Checks that a game keeps its contract: ``check_game`` plays it, searches it and trains on it."""
+"""Checks a game's contract: ``check_conformance`` plays it, searches it and trains on it."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Conformance:
         )
 
 
-def check_game(name: str, games: int = 20, seed: int = 1) -> Conformance:
+def check_conformance(name: str, games: int = 20, seed: int = 1) -> Conformance:
     """Play a game at random, search it and train on it, and check all that the services rely on.
 
     Args:

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from zerofleet_core import ReplayBuffer
 
 from zerofleet.config import RunConfig
-from zerofleet.database import StoredGame, WindowBlocker, WindowGames
+from zerofleet.database import StoredGame, WindowBlocker, WindowGames, add_to_buffer
 from zerofleet.database.metrics import Split
 from zerofleet.database.window_games import AskedColumn
 from zerofleet.errors import StoreUnavailableError
@@ -366,7 +366,7 @@ class Window:
     def _add(self, buffer: ReplayBuffer, game: StoredGame) -> int:
         """Add one game; return its number of positions."""
         try:
-            return game.add_to(buffer)
+            return add_to_buffer(buffer, game)
         except ValueError as error:
             self._reject(game.game_uid, str(error))
             return 0

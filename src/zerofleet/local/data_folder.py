@@ -35,6 +35,7 @@ from typing import TYPE_CHECKING, Any, Self, cast
 
 from zerofleet.config.renamed import MARKER, OF_1_0, is_of_1_0
 from zerofleet.errors import ConfigError, ZerofleetError, is_disk_full, shared_memory_full
+from zerofleet.fleet.usage import Usage, read_usage
 from zerofleet.printable import printable
 
 if TYPE_CHECKING:
@@ -507,24 +508,15 @@ def read_private(path: Path) -> str:
     return path.read_text(encoding="utf-8")
 
 
-@dataclass(frozen=True, slots=True)
-class Usage:
-    """Seconds since the first game, over all the times the run was up."""
-
-    wall_seconds: float
-    cpu_seconds: float
-
-
 class UsageMeter:
     """Counts from the first game on, and saves the total so that a resumed run continues it.
 
-    The file also has ``curve``: pairs of a time, in seconds since 1970, and the CPU seconds until
-    then. The dashboard draws curves over them.
+    The file also has ``curve``, see ``read_usage``. The dashboard draws curves over it.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._before, self._curve = _stored(path)
+        self._before, self._curve = read_usage(path)
         self._start = _now()
         self.usage = self._before
 
@@ -591,14 +583,3 @@ def _stat_fields(process: Path) -> list[str]:
 
 def _now() -> Usage:
     return Usage(time.monotonic(), tree_cpu_seconds(os.getpid()))
-
-
-def _stored(path: Path) -> tuple[Usage, list[tuple[float, float]]]:
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-        usage = Usage(float(content["wall_seconds"]), float(content["cpu_seconds"]))
-        # An older zerofleet saved no curve.
-        curve = [(float(at), float(cpu)) for at, cpu in content.get("curve", ())]
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return Usage(0.0, 0.0), []  # a damaged file: start counting again
-    return usage, curve

@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from zerofleet.database import Variant
@@ -57,6 +58,7 @@ def publish(
     golden: Golden,
     *,
     wanted: VariantRequest | None = None,
+    waiting: Callable[[str], None] = lambda precision: None,
 ) -> Published:
     """Put a model into the store under its sha256, with its variants.
 
@@ -67,6 +69,8 @@ def publish(
         golden: what the network says about some positions, for the check.
         wanted: the variants; None: none. One that is refused, or whose process dies, does not
             hinder the others or the model.
+        waiting: called about every second with the precision of the variant that is being made. An
+            exception from it ends the publication.
 
     Returns:
         What the rows must name. The files are swept unless a row names them.
@@ -84,7 +88,9 @@ def publish(
         check_in_child(staged, golden)
         if wanted is not None:
             for precision in wanted.precisions:
-                variant, file = make_in_child(store, staged, shape, precision, wanted)
+                variant, file = make_in_child(
+                    store, staged, shape, precision, wanted, partial(waiting, precision)
+                )
                 variants.append(variant)
                 files += [file] if file else []
         # Noted first: after a crash the next try may make other files, from later weights and other
@@ -123,8 +129,11 @@ def make_in_child(
     shape: Shape,
     precision: str,
     wanted: VariantRequest,
+    waiting: Callable[[], None] = lambda: None,
 ) -> tuple[Variant, StagedModel | None]:
     """Let another process make a variant and measure it.
+
+    ``waiting`` is called about every second.
 
     Returns:
         The variant, and its staged file if it is accepted.
@@ -141,12 +150,7 @@ def make_in_child(
         repr(bounds.value_difference),
     ]
     try:
-        answer = _ask_child(
-            command,
-            wanted.positions.to_bytes(),
-            _VARIANT_SECONDS,
-            lambda: wanted.waiting(precision),
-        )
+        answer = _ask_child(command, wanted.positions.to_bytes(), _VARIANT_SECONDS, waiting)
         outcome = json.loads(answer.splitlines()[-1])  # zerofleet.models.variant.Outcome
     except _ChildError as error:
         return Variant(precision, reason=str(error)), None

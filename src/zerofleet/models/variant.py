@@ -74,14 +74,11 @@ class VariantRequest:
         precisions: ``int8``, ``fp16``.
         positions: to make them with and to judge them on.
         bounds: what they may lose.
-        waiting: told, about every second, which one is being made; what it raises ends the
-            publication.
     """
 
     precisions: Sequence[str]
     positions: Positions
     bounds: Bounds
-    waiting: Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)

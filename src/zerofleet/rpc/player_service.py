@@ -50,13 +50,8 @@ class PlayerDescription:
     versions: tuple[int, ...]  # available ones, ascending
     num_simulations: int  # default of a search
     max_simulations: int  # upper limit of a search
+    max_analysis_simulations: int  # upper limit of an analysis
     sets_up_positions: bool = False  # whether a position may have a start of its own
-    max_analysis_simulations: int = 0  # upper limit of an analysis; 0: as of a search
-
-    @property
-    def longest_analysis(self) -> int:
-        """Most simulations of an analysis."""
-        return self.max_analysis_simulations or self.max_simulations
 
 
 class SearchOptions(TypedDict, total=False):
@@ -221,8 +216,8 @@ def encode_description(description: PlayerDescription) -> pb.DescribeResponse:
         versions=description.versions,
         num_simulations=description.num_simulations,
         max_simulations=description.max_simulations,
-        sets_up_positions=description.sets_up_positions,
         max_analysis_simulations=description.max_analysis_simulations,
+        sets_up_positions=description.sets_up_positions,
     )
 
 
@@ -238,8 +233,8 @@ def decode_description(response: pb.DescribeResponse) -> PlayerDescription:
         versions=tuple(response.versions),
         num_simulations=response.num_simulations,
         max_simulations=response.max_simulations,
+        max_analysis_simulations=response.max_analysis_simulations or response.max_simulations,
         sets_up_positions=response.sets_up_positions,
-        max_analysis_simulations=response.max_analysis_simulations,
     )
 
 

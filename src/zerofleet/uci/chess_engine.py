@@ -175,7 +175,7 @@ class ChessEngine:
         if self._state.is_terminal:
             self._say(f"info depth 0 score {_end_score(self._state)}\n{_NO_MOVE}\n")
             return
-        most = self._description.longest_analysis
+        most = self._description.max_analysis_simulations
         if limits.nodes is not None and limits.nodes > most:
             self.say(f"info string go nodes {limits.nodes}: the server searches at most {most}\n")
         self._search = _RunningSearch(self, limits, self._searches)
@@ -198,7 +198,7 @@ class ChessEngine:
 
     def simulations(self, limits: SearchLimits) -> int:
         """Return the simulations after which a search ends at the latest."""
-        most = self._description.longest_analysis
+        most = self._description.max_analysis_simulations
         usual = self._options.get("simulations") or self._description.num_simulations
         timed = limits.is_infinite or limits.is_ponder or limits.depth or limits.mate
         timed = timed or limits.seconds(self._state.to_play, 0.0) is not None

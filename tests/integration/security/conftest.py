@@ -93,7 +93,7 @@ class ShyPlayer:
     """A player who can only say what it plays."""
 
     async def describe(self) -> PlayerDescription:
-        return PlayerDescription("tic_tac_toe", 9, (2, 3, 3), RUN, 1, (1,), 10, 100)
+        return PlayerDescription("tic_tac_toe", 9, (2, 3, 3), RUN, 1, (1,), 10, 100, 100)
 
     async def predict(self, *args: object, **options: object) -> PositionPrediction:
         raise ModelNotFoundError("this player does not predict")

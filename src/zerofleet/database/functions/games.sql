@@ -202,12 +202,13 @@ BEGIN
             d.reason, cardinality(d.action), worker_name, d.started_at, d.finished_at, d.moves,
             d.content_sha256, d.resign_threshold, d.plays_on,
             now() - greatest(d.finished_at - d.started_at, interval '0'),
-            CASE d.kind WHEN 'selfplay' THEN coalesce(
+            -- A given game without any search came from a file.
+            CASE WHEN d.kind <> 'match' THEN coalesce(
                 (
                     SELECT min(place) - 1 FROM unnest(d.simulations) WITH ORDINALITY AS s (n, place)
                     WHERE n > 0
                 ),
-                cardinality(d.action)
+                CASE d.kind WHEN 'selfplay' THEN cardinality(d.action) END
             ) END,
             -- Workers of an earlier version do not send it.
             coalesce(d.start, '')
