@@ -23,9 +23,9 @@ TLS = "deploy/compose/tls.yml"
 
 def merged(*files: str, **environment: str) -> dict[str, Any]:
     """The project that Compose makes of these files, with the variables of ``environment``."""
+    given = [part for file in files for part in ("-f", file)]
     done = subprocess.run(
-        ["docker", "compose", *(part for file in files for part in ("-f", file))]
-        + ["--profile", "*", "config", "--format", "json"],
+        ["docker", "compose", *given, "--profile", "*", "config", "--format", "json"],
         cwd=ROOT,
         env={"PATH": os.environ["PATH"], "HOME": os.environ.get("HOME", "/"), **environment},
         capture_output=True,
