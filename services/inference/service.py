@@ -93,8 +93,11 @@ async def _answer_together(
 ) -> None:
     """Be the parent of the processes that answer; its heartbeat only says that it is there."""
 
+    runs_on = f"GPUs {', '.join(map(str, devices))}, a process each; their logs have the sizes"
+    figures = InferenceFigures(devices=len(devices), runs_on=runs_on)
+
     def pulse() -> Pulse[InferenceFigures]:
-        return Pulse(0, "", InferenceFigures(devices=len(devices)))
+        return Pulse(0, "", figures)
 
     with contextlib.closing(Heartbeats(settings.redis_url, run.name)) as heartbeats:
         beating = asyncio.create_task(beat(heartbeats, settings.worker_name, pulse))
