@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import re
 import sys
 from asyncio.subprocess import Process
 from base64 import b64decode
@@ -38,6 +39,8 @@ from zerofleet.services.inference.settings import InferenceSettings
 
 _log = structlog.get_logger()
 
+# The readable part of an error of CUDA's, which ONNX Runtime puts between lines of its sources.
+_CUDA_FAILURE = re.compile(r"\b[A-Z_]+ failure \d+: [^;]*[^; ]")
 _KILL_SECONDS = 10.0  # beyond the time that a process may drain
 
 
@@ -161,7 +164,9 @@ def _fault(provider: Provider) -> str:
     except (IncompatibleModelError, InferenceUnavailableError, OSError) as error:
         if not isinstance(error, OSError) and (missing := library_fault(provider.name)):
             return f"a library cannot be loaded ({missing})"
-        return " ".join(str(error).split())
+        text = " ".join(str(error).split())
+        found = _CUDA_FAILURE.search(text)
+        return found[0] if found else text
     return ""
 
 

@@ -92,7 +92,6 @@ async def _answer_together(
     run: RunConfig, settings: InferenceSettings, devices: Sequence[int], stop: asyncio.Event
 ) -> None:
     """Be the parent of the processes that answer; its heartbeat only says that it is there."""
-
     runs_on = f"GPUs {', '.join(map(str, devices))}, a process each; their logs have the sizes"
     figures = InferenceFigures(devices=len(devices), runs_on=runs_on)
 

@@ -9,7 +9,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from zerofleet.config import run_from_values
-from zerofleet.errors import ConfigError
+from zerofleet.errors import ConfigError, InferenceUnavailableError
 from zerofleet.models.driver import Gpu
 from zerofleet.models.runtime import CPU, Provider, ProviderName, offered_providers
 from zerofleet.services.inference.devices import (
@@ -116,6 +116,36 @@ def test_a_provider_that_is_offered_and_does_not_work(monkeypatch: pytest.Monkey
         with pytest.raises(ConfigError) as error:
             active(**wish)
         assert wanted in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("said", "wanted"),
+    [
+        (
+            "the model: a.cc:63 FromProviderOptions(const X&) FAIL : x.h:187 Parse Failed to parse "
+            "provider option: CUDA failure 35: CUDA driver version is insufficient for CUDA "
+            "runtime version ; GPU=-1 ; hostname=a ; file=a.cc ; expr=cudaGetDeviceCount(&n);",
+            "CUDA failure 35: CUDA driver version is insufficient for CUDA runtime version",
+        ),
+        ("it answers [1.0]\nwhere [0.5] is right", "it answers [1.0] where [0.5] is right"),
+    ],
+)
+def test_a_failure_of_cuda_is_one_readable_line(
+    monkeypatch: pytest.MonkeyPatch, said: str, wanted: str
+) -> None:
+    """As ONNX Runtime 1.31 reports a driver that is too old."""
+
+    def fail(_: Provider) -> None:
+        raise InferenceUnavailableError(said)
+
+    module = "zerofleet.services.inference.devices"
+    monkeypatch.setattr(f"{module}.offered_providers", lambda: ["CUDAExecutionProvider"])
+    monkeypatch.setattr(f"{module}.gpu_of", lambda _: Gpu("NVIDIA H200", 1 << 30))
+    monkeypatch.setattr(f"{module}.probe", fail)
+    monkeypatch.setattr(f"{module}.library_fault", lambda _: "")
+    with pytest.raises(ConfigError) as error:
+        active(provider="cuda")
+    assert f"on device 0 does not work here: {wanted}. To run on the CPU" in str(error.value)
 
 
 def test_one_line_says_what_was_chosen() -> None:

@@ -127,7 +127,7 @@ def _driver() -> ctypes.CDLL:
         driver = ctypes.CDLL(_DRIVER)
     except OSError as error:
         raise OSError(
-            f"NVIDIA's driver is missing ({error}): install it, and give a container a GPU"
+            f"NVIDIA's driver is missing ({error}): install it, and start containers with a GPU"
         ) from error
     status = driver.cuInit(0)
     if status != 0:
