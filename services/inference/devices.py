@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import re
 import sys
 from asyncio.subprocess import Process
 from base64 import b64decode
@@ -19,13 +20,15 @@ import structlog
 
 from zerofleet.config import RunConfig
 from zerofleet.errors import ConfigError, IncompatibleModelError, InferenceUnavailableError
-from zerofleet.models.driver import device_count
+from zerofleet.fleet.report import counted
+from zerofleet.models.driver import device_count, gpu_of
 from zerofleet.models.graph import Shape
 from zerofleet.models.runtime import (
     CPU,
     Provider,
     choose,
     installed_runtimes,
+    library_fault,
     load_cuda,
     offered_providers,
     only_errors,
@@ -36,6 +39,8 @@ from zerofleet.services.inference.settings import InferenceSettings
 
 _log = structlog.get_logger()
 
+# The readable part of an error of CUDA's, which ONNX Runtime puts between lines of its sources.
+_CUDA_FAILURE = re.compile(r"\b[A-Z_]+ failure \d+: [^;]*[^; ]")
 _KILL_SECONDS = 10.0  # beyond the time that a process may drain
 
 
@@ -96,6 +101,8 @@ def numbers(devices: str) -> list[int]:
 def active_provider(run: RunConfig, settings: InferenceSettings) -> Provider:
     """Return the provider that the run file asks for, once a tiny model ran on it; else the CPU.
 
+    One line of the log says what was asked for, what was found, and the sizes that follow from it.
+
     Raises:
         ConfigError: a provider that was named does not work, or ``require_gpu`` is not met.
     """
@@ -103,7 +110,7 @@ def active_provider(run: RunConfig, settings: InferenceSettings) -> Provider:
     installed = installed_runtimes()
     name = choose(section.provider, offered_providers(), installed)
     (device,) = numbers(settings.devices)
-    provider = CPU
+    provider, fault = CPU, ""
     if name != "cpu":
         provider = Provider(
             name,
@@ -111,32 +118,72 @@ def active_provider(run: RunConfig, settings: InferenceSettings) -> Provider:
             section.max_batch_rows,
             settings.engine_folder if name == "tensorrt" else None,
         )
-        provider = _tried(provider, named=section.provider != "auto", required=section.require_gpu)
-    if section.require_gpu and not provider.is_gpu:
+        fault = _fault(provider)
+    if fault and (section.provider != "auto" or section.require_gpu):
         raise ConfigError(
-            "[inference] require_gpu = true, but predictions would run without a GPU, on provider "
-            f"'{provider.name}'. The installed {', '.join(installed)} offers "
-            f"{', '.join(offered_providers())}. On a machine with an NVIDIA GPU, install "
-            "zerofleet[gpu] in place of zerofleet[inference]; otherwise set require_gpu = false"
+            f"[inference] provider '{name}' on device {device} does not work here: {fault}. To run "
+            "on the CPU, set provider = 'auto' and require_gpu = false"
         )
-    _log.info("provider", name=provider.name, device=device if provider.is_gpu else None)
+    if fault:
+        provider = CPU
+    if section.require_gpu and not provider.is_gpu:
+        raise ConfigError(_no_gpu(section.provider, provider, installed))
+    log = _log.warning if fault else _log.info
+    log(
+        "provider",
+        requested=section.provider,
+        name=provider.name,
+        runs_on=sizes_text(run, provider),
+        **({"gpu_not_used": fault} if fault else {}),
+    )
     return provider
 
 
-def _tried(provider: Provider, *, named: bool, required: bool) -> Provider:
+def _no_gpu(wanted: str, provider: Provider, installed: Sequence[str]) -> str:
+    """Return the message where ``require_gpu`` is set and the provider uses no GPU."""
+    if wanted != "auto":
+        return (
+            f"[inference] require_gpu = true contradicts provider = '{wanted}': set provider = "
+            "'auto', or require_gpu = false"
+        )
+    return (
+        "[inference] require_gpu = true, but predictions would run without a GPU, on provider "
+        f"'{provider.name}'. The installed {', '.join(installed)} offers "
+        f"{', '.join(offered_providers())}. On a machine with an NVIDIA GPU, install "
+        "zerofleet[gpu] in place of zerofleet[inference]; otherwise set require_gpu = false"
+    )
+
+
+def _fault(provider: Provider) -> str:
+    """Return why a provider does not work here; empty if it does."""
     try:
+        if provider.is_gpu:
+            gpu_of(provider.device)  # ONNX Runtime does not say that there is no driver
+        only_errors()  # it warns at each session of a way to load providers that is not used
         probe(provider)
     except (IncompatibleModelError, InferenceUnavailableError, OSError) as error:
-        reason = " ".join(str(error).split())
-        if named or required:
-            raise ConfigError(
-                f"[inference] provider '{provider.name}' on device {provider.device} does not work "
-                f"here: {reason}"
-            ) from error
-        _log.warning("gpu_not_used", reason=reason)
-        return CPU
-    only_errors()  # it warns at each session of a way to load providers that is not used
-    return provider
+        if not isinstance(error, OSError) and (missing := library_fault(provider.name)):
+            return f"a library cannot be loaded ({missing})"
+        text = " ".join(str(error).split())
+        found = _CUDA_FAILURE.search(text)
+        return found[0] if found else text
+    return ""
+
+
+def sessions_of(run: RunConfig, provider: Provider) -> int:
+    """How many batches are computed side by side."""
+    return run.inference.sessions or (2 if provider.is_gpu else 1)
+
+
+def sizes_text(run: RunConfig, provider: Provider) -> str:
+    """Return in words what predictions run on, and the sizes that were chosen for it."""
+    place = provider.name
+    if provider.is_gpu:
+        place = f"{place} on GPU {provider.device} ({gpu_of(provider.device)})"
+    rows = f"batches of up to {run.inference.max_batch_rows} positions"
+    if provider.is_gpu:
+        rows = f"batches of {', '.join(map(str, provider.buckets))} positions"
+    return f"{place}, {counted(sessions_of(run, provider), 'session')}, {rows}"
 
 
 def _count() -> int:

@@ -127,6 +127,7 @@ class Load:
         models: whose best model is reported.
         provider: what the models run on.
         clock: seconds that never go back.
+        runs_on: what the models run on, in words, with the sizes that were chosen for it.
     """
 
     def __init__(
@@ -135,10 +136,13 @@ class Load:
         models: ServedModels,
         provider: str,
         clock: Callable[[], float] = time.monotonic,
+        *,
+        runs_on: str = "",
     ) -> None:
         self._batcher = batcher
         self._models = models
         self._provider = provider
+        self._runs_on = runs_on
         self._clock = clock
         self._looks = deque([_LoadLook.of(batcher.statistics, clock())])
         self._linear = provider in _LINEAR
@@ -170,6 +174,7 @@ class Load:
         fill, wait = self._lately(first, now)
         return InferenceFigures(
             provider=self._provider,
+            runs_on=self._runs_on,
             precision=best.precision if best else None,
             batch_mean=rows / executions if executions else 0.0,
             queue_rows=self._batcher.queue_rows,

@@ -36,7 +36,13 @@ from zerofleet.search_configs import served_simulations
 from zerofleet.service import Pulse, beat, first_of, give_memory_back, served_metrics
 from zerofleet.services.inference.backend import Backend
 from zerofleet.services.inference.batcher import Batcher, BatchLimits, Histogram
-from zerofleet.services.inference.devices import active_provider, numbers, serve_several
+from zerofleet.services.inference.devices import (
+    active_provider,
+    numbers,
+    serve_several,
+    sessions_of,
+    sizes_text,
+)
 from zerofleet.services.inference.loaded_models import ModelLoader, Precisions
 from zerofleet.services.inference.model_player import ModelPlayer
 from zerofleet.services.inference.recent_load import Load
@@ -86,9 +92,11 @@ async def _answer_together(
     run: RunConfig, settings: InferenceSettings, devices: Sequence[int], stop: asyncio.Event
 ) -> None:
     """Be the parent of the processes that answer; its heartbeat only says that it is there."""
+    runs_on = f"GPUs {', '.join(map(str, devices))}, a process each; their logs have the sizes"
+    figures = InferenceFigures(devices=len(devices), runs_on=runs_on)
 
     def pulse() -> Pulse[InferenceFigures]:
-        return Pulse(0, "", InferenceFigures(devices=len(devices)))
+        return Pulse(0, "", figures)
 
     with contextlib.closing(Heartbeats(settings.redis_url, run.name)) as heartbeats:
         beating = asyncio.create_task(beat(heartbeats, settings.worker_name, pulse))
@@ -135,11 +143,6 @@ def precisions_for(run: RunConfig, provider: Provider) -> Precisions:
     )
 
 
-def sessions_of(run: RunConfig, provider: Provider) -> int:
-    """How many batches are computed side by side."""
-    return run.inference.sessions or (2 if provider.is_gpu else 1)
-
-
 def batcher_for(run: RunConfig, models: ServedModels, provider: Provider) -> Batcher:
     """The batcher that the run file asks for; models that it finds broken are no longer served."""
     section = run.inference
@@ -160,7 +163,7 @@ async def _answer(
     spec = games.spec(run.game.name)
     shape = RequestShape(spec.observation_bytes, spec.num_actions, run.inference.max_batch_rows)
     backend = Backend(models, batcher, shape, provider.name)
-    load = Load(batcher, models, provider.name)
+    load = Load(batcher, models, provider.name, runs_on=sizes_text(run, provider))
     search = run.search.model_copy(update={"num_simulations": served_simulations(run)})
     player = ModelPlayer(run.game.name, search, models, batcher)
     server = Server(

@@ -135,7 +135,13 @@ class Worker:
         await self._adopt()
         await self.resignation.read()
         await self.restarts.read()
-        _log.info("playing", worker=self._name, run=self._run.name, engines=len(self.loops))
+        _log.info(
+            "playing",
+            worker=self._name,
+            run=self._run.name,
+            engines=len(self.loops),
+            games_per_engine=self._run.selfplay.games_per_engine,
+        )
         loops = (loop.play(self._pause) for loop in self.loops)
         await first_of(*loops, self._keep_leases(), self.resignation.watch(), self.restarts.watch())
 

@@ -12,7 +12,7 @@ from zerofleet.config import ResignSection, RunConfig
 from zerofleet.database import Resignations, Restarts
 from zerofleet.errors import IncompatibleModelError, StoreUnavailableError, ZerofleetError
 from zerofleet.fleet.figures import ABSURD_LOSS, DemandFigures, TrainerFigures
-from zerofleet.learning.learner import Learner
+from zerofleet.learning.learner import Learner, why_no_gpu
 from zerofleet.learning.measurement import TrainBatch
 from zerofleet.learning.window import Demand, Window, sample_seed
 from zerofleet.services.trainer.checkpoints import Resumed, Snapshot, TrainerStores
@@ -78,6 +78,7 @@ class Trainer:
             run, stores.database, stores.models, resumed.epoch, folder=stores.data_folder
         )
         self._batches = self._learner.batches(self._draw)
+        self._runs_on = self._learner.runs_on
         self._publish_backoff = Backoff(1.0, 60.0)
         self._publish_after = 0.0  # monotonic clock
         self._model_snapshot: Snapshot | None = None  # the step of the model that is being made
@@ -107,7 +108,15 @@ class Trainer:
             IncompatibleModelError: the first model cannot be published.
             ZerofleetError: the last checkpoint cannot be written.
         """
-        _log.info("trainer_started", step=self.step, epoch=self._epoch)
+        fault = why_no_gpu()
+        log = _log.warning if fault else _log.info
+        log(
+            "trainer_started",
+            step=self.step,
+            epoch=self._epoch,
+            runs_on=self._runs_on,
+            **({"gpu_not_used": fault} if fault else {}),
+        )
         stop = self._stores.stop
         try:
             try:
@@ -372,6 +381,7 @@ class Trainer:
         bucket, watch, window = self._training.bucket, self._training.watch, self._window
         measured, auxiliary = self._recorder.measured, self._recorder.auxiliary_losses
         return TrainerFigures(
+            runs_on=self._runs_on,
             games=window.trained.games,
             held_out_games=window.held_out.games,
             rejected_games=window.rejected,

@@ -195,3 +195,29 @@ def test_the_memory_of_postgres_is_enough_for_three_of_its_largest_sessions() ->
     assert "shared_buffers=256MB" in postgres["command"]
     assert int(memory) << 30 > 3 * session + (256 << 20) + (256 << 20)
     assert "max_notify_queue_pages=1024" in postgres["command"]
+
+
+def test_gpus_are_reserved_for_inference_and_the_trainer_and_each_has_an_image_with_cuda() -> None:
+    content = yaml.safe_load((ROOT / "deploy/compose/gpu.yml").read_text())
+    services = content["services"]
+    devices = {
+        name: service["deploy"]["resources"]["reservations"]["devices"]
+        for name, service in services.items()
+    }
+    assert devices == {
+        name: [{"driver": "nvidia", "device_ids": [device], "capabilities": ["gpu"]}]
+        for name, device in (
+            ("inference", "${INFERENCE_DEVICE:-0}"),
+            ("trainer", "${TRAINER_DEVICE:-0}"),
+        )
+    }
+    assert services["inference"]["build"] == {"target": "inference-gpu"}
+    assert services["inference"]["image"].startswith("zerofleet-inference-gpu:")
+    assert services["trainer"]["build"] == {"args": {"TORCH": "cuda"}}
+    assert services["trainer"]["image"].endswith("-cuda")
+    assert (ROOT / "deploy/requirements/torch-cuda.txt").is_file()
+    # A list of volumes is added to the one of docker-compose.yml.
+    mounted = [each for service in services.values() for each in service.get("volumes", [])]
+    assert mounted == ["engines:/var/lib/zerofleet/engines"]
+    assert content["volumes"].keys() == {"engines"}
+    assert "ZEROFLEET_ENGINE_FOLDER=/var/lib/zerofleet/engines" in (ROOT / "Dockerfile").read_text()

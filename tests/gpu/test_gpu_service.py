@@ -37,7 +37,7 @@ class Stored:
     """Versions with an fp16 variant each, promoted one after the other."""
 
     def __init__(self, make_model: Any) -> None:
-        self.files: dict[str, bytes] = {}
+        self.contents: dict[str, bytes] = {}
         self.promoted = 1
         self._names = {
             (version, precision): self._put(content)
@@ -50,7 +50,7 @@ class Stored:
 
     def _put(self, content: bytes) -> str:
         name = hashlib.sha256(content).hexdigest()
-        self.files[name] = content
+        self.contents[name] = content
         return name
 
     def best(self) -> Promotion:
@@ -69,6 +69,9 @@ class Stored:
             name: ModelFile(version, name, self._names[version, name]) for name in ("fp32", "fp16")
         }
 
+    def refresh(self) -> None:
+        """Nothing is cached."""
+
     def versions(self) -> list[int]:
         return list(VERSIONS)
 
@@ -84,7 +87,7 @@ async def test_no_answer_names_another_model_under_swaps(
     provider = Provider("cuda", max_rows=MOST)
     stored = Stored(make_model)
     loader = ModelLoader(
-        stored.files.__getitem__,
+        stored.contents.__getitem__,
         lambda content: open_session(content, SPEC, provider),
         sessions,
         rows(1),

@@ -14,7 +14,7 @@ import pytest
 from zerofleet import games
 from zerofleet.config import run_from_values
 from zerofleet.errors import ConfigError, IncompatibleModelError, InferenceUnavailableError
-from zerofleet.models.driver import pinned_array
+from zerofleet.models.driver import gpu_of, pinned_array
 from zerofleet.models.quantize import to_fp16
 from zerofleet.models.runtime import Provider
 from zerofleet.models.session import DeviceSession, ModelSession, open_session
@@ -134,8 +134,16 @@ def test_what_is_active_by_default() -> None:
         provider = active(**wish)
         assert provider.is_gpu
         assert provider.name == "cuda"
-    with pytest.raises(ConfigError, match="active provider is 'cpu'"):
+    with pytest.raises(ConfigError, match="require_gpu = true contradicts provider = 'cpu'"):
         active(provider="cpu", require_gpu=True)
+
+
+def test_a_gpu_has_a_name_and_memory() -> None:
+    gpu = gpu_of(0)
+    assert gpu.name
+    assert gpu.memory_bytes > 1 << 30
+    with pytest.raises(OSError, match="has no GPU 99"):
+        gpu_of(99)
 
 
 def test_tensorrt_keeps_engines_apart(make_model: Any, rows: Any, tmp_path: Path) -> None:

@@ -255,6 +255,12 @@ def test_a_run_ends_at_a_number_of_steps_or_after_a_time(
     ended = re.search(r"\nEnded by --until 60steps: (\d+) of 60 steps\.\n", up.text())
     assert ended, up.text()
     assert int(ended[1]) >= 60
+    for line in (
+        "self-play: 1 worker with ",
+        "inference: cpu, 1 session, ",
+        "trainer: CPU with 1 ",
+    ):
+        assert up.text().count(f"\n{line}") == 1, up.text()
     up = start(*TINY, "--no-dashboard", "--until", "60steps")  # the last checkpoint says so
     assert up.process.wait(60) == 0, up.text()
     assert "Nothing to do. --until 60steps was reached before this start" in up.text()

@@ -81,6 +81,15 @@ def test_restored_learner_goes_on_as_if_nothing_had_happened() -> None:
     assert same(weights(after), weights(straight))
 
 
+def test_it_says_what_it_runs_on() -> None:
+    size = a_run().trainer.batch_size
+    device = torch.device("cpu")
+    for wanted, words in (("off", "fp32"), ("bf16", "bf16"), ("fp16", "fp16")):
+        learner = Learner(SPEC, a_run(mixed_precision=wanted))
+        assert learner.device == device
+        assert learner.runs_on == f"CPU with 1 thread, {words}, batches of {size} positions"
+
+
 def test_restoring_before_the_first_step() -> None:
     first, second = Learner(SPEC, a_run()), Learner(SPEC, a_run())
     second.restore(weights(first), 0, 0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
+import os
 import re
 import shlex
 import shutil
@@ -25,7 +26,7 @@ from zerofleet.cli.terminal import echo, interruptible, stop_event
 from zerofleet.config import RunConfig, TrainerSection
 from zerofleet.database import Database, Origin, migrate
 from zerofleet.errors import ConfigError, StoreUnavailableError, ZerofleetError
-from zerofleet.fleet.figures import InferenceFigures
+from zerofleet.fleet.figures import InferenceFigures, TrainerFigures
 from zerofleet.fleet.need import smaller_network
 from zerofleet.fleet.report import (
     Exam,
@@ -453,6 +454,7 @@ class LocalRun:
         self._lost = ""
         self._slow_looks = 0
         self._warned_of_size = False
+        self._told_sizes = set[str]()  # names of services
         self._told_of_budget = False
 
     def go(self, database_url: str | None, redis_url: str | None, start: Start) -> bool:
@@ -536,6 +538,12 @@ class LocalRun:
             if at_start:
                 start.succeeded()
             else:
+                games_at_once = self._run.selfplay.engines * self._run.selfplay.games_per_engine
+                self._progress.say(
+                    f"self-play: {counted(self._workers, 'worker')} with "
+                    f"{counted(games_at_once, 'game')} at once, on a machine with "
+                    f"{counted(os.cpu_count() or 1, 'CPU core')}"
+                )
                 self._began = time.monotonic()
                 with self._keeping_games(monitor, figures.games, start), self._progress:
                     figures = self._supervise_where_it_can_listen(stores, monitor, figures, start)
@@ -663,6 +671,7 @@ class LocalRun:
             while not self._ending.is_reached(figures, self._seconds):
                 services = monitor.services(supervisor.children)
                 self._progress.show(self._with_end(figures), services)
+                self._tell_sizes(services)
                 self._warn_of_size(services)
                 self._tell_of_budget(figures)
                 self._show_page()
@@ -732,6 +741,16 @@ class LocalRun:
                 "Schedule finished: training continues at the lowest learning rate. "
                 "Press Ctrl-C to stop."
             )
+
+    def _tell_sizes(self, services: Sequence[ServiceState]) -> None:
+        """Say once for each service what it runs on, and its sizes; some are automatic."""
+        for service in services:
+            figures, name = service.figures, service.name
+            if not isinstance(figures, InferenceFigures | TrainerFigures) or not figures.runs_on:
+                continue
+            if name not in self._told_sizes:
+                self._told_sizes.add(name)
+                self._progress.say(f"{name}: {figures.runs_on}")
 
     def _warn_of_size(self, services: Sequence[ServiceState]) -> None:
         """Warn once that the network is too large for this machine's CPUs."""

@@ -57,6 +57,8 @@ class InferenceFigures:
     """
     provider: str = ""
     """Execution provider of the models, such as ``cpu``."""
+    runs_on: str = ""
+    """Provider, GPU and the sizes that were chosen for them, in words."""
     precision: str | None = None
     """Precision of the best model; None: there is none."""
     batch_mean: float = 0.0
@@ -159,6 +161,8 @@ class TrainerFigures:
 
     service: ClassVar[str] = "trainer"
 
+    runs_on: str = ""
+    """Device, precision and sizes of the training step, in words."""
     games: int = 0
     """Games in the training window."""
     held_out_games: int = 0

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from zerofleet.config import RunConfig
 from zerofleet.errors import ConfigError
 from zerofleet.fleet.figures import Measurement
+from zerofleet.fleet.report import counted
 from zerofleet.learning.batches import GPU_DEPTH, Prefetcher
 from zerofleet.learning.build import (
     checked_groups,
@@ -189,6 +190,21 @@ class Learner:
     def device(self) -> torch.device:
         """Device of the weights and of each batch."""
         return self._team.device
+
+    @property
+    def runs_on(self) -> str:
+        """Device, precision and sizes of the training step, in words."""
+        place, ahead = f"CPU with {counted(torch.get_num_threads(), 'thread')}", ""
+        if self.device.type == "cuda":
+            gpu = torch.cuda.get_device_properties(self.device)
+            place = f"GPU {self.device.index or 0} ({gpu.name}, {gpu.total_memory / 2**30:.0f} GiB)"
+            ahead = f", {GPU_DEPTH} drawn ahead"
+        if self._team.size > 1:
+            place = f"{self._team.size} processes, the first on {place}"
+        precision = {torch.bfloat16: "bf16", torch.float16: "fp16"}.get(
+            self._precision.dtype, "fp32"
+        )
+        return f"{place}, {precision}, batches of {self._settings.batch_size} positions{ahead}"
 
     def batches(self, draw: Callable[[int], TrainBatch], depth: int | None = None) -> Prefetcher:
         """Return a prefetcher of batches for ``train``; the caller must close it.
@@ -459,6 +475,17 @@ def _difference(theirs: Mapping[str, Tensor], ours: Mapping[str, Tensor]) -> str
         if sizes[0] != sizes[1]:
             return f"{name}: {sizes[0]} in it, {sizes[1]} here"
     return ""
+
+
+def why_no_gpu() -> str:
+    """Return why torch cannot use a GPU here; empty if it can, or if it was built for CPUs."""
+    if torch.version.cuda is None or torch.cuda.is_available():
+        return ""
+    try:
+        torch.cuda.init()
+    except (RuntimeError, AssertionError) as error:
+        return (str(error).splitlines() or [type(error).__name__])[0]
+    return "torch.cuda.is_available() is false"
 
 
 def _dtype(wanted: Wanted, device: torch.device, channels: int) -> torch.dtype | None:

@@ -1,4 +1,4 @@
-"""Calls of NVIDIA's driver itself: the number of GPUs, and memory that they read directly.
+"""Calls of NVIDIA's driver itself: its GPUs, and memory that they read directly.
 
 ONNX Runtime's Python interface offers neither. The driver's library has the same name on every
 machine with an NVIDIA GPU, whatever CUDA a wheel was built for.
@@ -7,6 +7,7 @@ machine with an NVIDIA GPU, whatever CUDA a wheel was built for.
 from __future__ import annotations
 
 import ctypes
+from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
@@ -48,9 +49,7 @@ class _PinnedMemory:
             self._pop()
 
     def _call(self, function: str, *arguments: object) -> None:
-        status = getattr(self._driver, function)(*arguments)
-        if status != 0:
-            raise OSError(f"{function} of {_DRIVER} failed with CUDA error {status}")
+        _check(getattr(self._driver, function)(*arguments), function)
 
     def _pop(self) -> None:
         self._driver.cuCtxPopCurrent_v2(ctypes.byref(ctypes.c_void_p()))
@@ -76,34 +75,85 @@ def pinned_array(shape: tuple[int, int], provider: Provider) -> NDArray[np.uint8
 
 
 def device_count() -> int:
-    """GPUs that this process may use.
+    """Number of GPUs that this process may use.
 
     Raises:
         OSError: there is no NVIDIA driver, or it does not work.
     """
     count = ctypes.c_int()
-    status = _driver().cuDeviceGetCount(ctypes.byref(count))
-    if status != 0:
-        raise OSError(f"cuDeviceGetCount of {_DRIVER} failed with CUDA error {status}")
+    _check(_driver().cuDeviceGetCount(ctypes.byref(count)), "cuDeviceGetCount")
     return count.value
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """One GPU.
+
+    Args:
+        name: product name, such as ``NVIDIA H200``.
+        memory_bytes: all of its memory, in use or not.
+    """
+
+    name: str
+    memory_bytes: int
+
+    def __str__(self) -> str:
+        return f"{self.name}, {self.memory_bytes / 2**30:.0f} GiB"
+
+
+def gpu_of(device: int) -> Gpu:
+    """Return a GPU.
+
+    Args:
+        device: its number, as ``CUDA_VISIBLE_DEVICES`` counts them.
+
+    Raises:
+        OSError: there is no NVIDIA driver, it does not work, or it has no GPU of this number.
+    """
+    count = device_count()
+    if device >= count:
+        raise OSError(f"NVIDIA's driver has no GPU {device}: it counts {count}, from 0")
+    driver, handle, memory = _driver(), ctypes.c_int(), ctypes.c_size_t()
+    name = ctypes.create_string_buffer(256)
+    _check(driver.cuDeviceGet(ctypes.byref(handle), device), "cuDeviceGet")
+    _check(driver.cuDeviceGetName(name, len(name), handle), "cuDeviceGetName")
+    _check(driver.cuDeviceTotalMem_v2(ctypes.byref(memory), handle), "cuDeviceTotalMem")
+    return Gpu(name.value.decode(errors="replace"), memory.value)
 
 
 @cache
 def _driver() -> ctypes.CDLL:
-    driver = ctypes.CDLL(_DRIVER)
+    try:
+        driver = ctypes.CDLL(_DRIVER)
+    except OSError as error:
+        raise OSError(
+            f"NVIDIA's driver is missing ({error}): install it, and start containers with a GPU"
+        ) from error
     status = driver.cuInit(0)
     if status != 0:
-        raise OSError(f"cuInit of {_DRIVER} failed with CUDA error {status}")
+        raise OSError(f"NVIDIA's driver cannot be used: {_error_text(driver, status)}")
     return driver
+
+
+def _check(status: int, function: str) -> None:
+    """Raise ``OSError`` if a call of the driver has failed."""
+    if status != 0:
+        text = _error_text(_driver(), status)
+        raise OSError(f"{function} of NVIDIA's driver failed: {text}")
+
+
+def _error_text(driver: ctypes.CDLL, status: int) -> str:
+    text = ctypes.c_char_p()
+    driver.cuGetErrorString(status, ctypes.byref(text))
+    words = (text.value or b"unknown error").decode(errors="replace")
+    return f"{words} (CUDA error {status})"
 
 
 @cache
 def _context(device: int) -> ctypes.c_void_p:
     """The context that the CUDA runtime, and so ONNX Runtime, uses on this device."""
     driver, handle, context = _driver(), ctypes.c_int(), ctypes.c_void_p()
-    status = driver.cuDeviceGet(ctypes.byref(handle), device)
-    if status == 0:
-        status = driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), handle)
-    if status != 0:
-        raise OSError(f"no context on GPU {device}: CUDA error {status} of {_DRIVER}")
+    _check(driver.cuDeviceGet(ctypes.byref(handle), device), "cuDeviceGet")
+    retain = driver.cuDevicePrimaryCtxRetain
+    _check(retain(ctypes.byref(context), handle), "cuDevicePrimaryCtxRetain")
     return context

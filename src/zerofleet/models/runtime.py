@@ -6,9 +6,10 @@ Only this module imports it (linted), because its wheels have telemetry, which i
 from __future__ import annotations
 
 import contextlib
+import ctypes
+import io
 import os
 import re
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -37,6 +38,9 @@ _OF_THE_MACHINE = re.compile(
     r"Failed to allocate memory|std::bad_alloc"
     r"|\b(CUDA|CUDNN|CUDNN_FE|CUBLAS|CURAND|CUFFT) failure \d"
 )
+
+
+ProviderName = Literal["cpu", "cuda", "tensorrt", "openvino"]
 
 
 class Node(Protocol):
@@ -179,12 +183,27 @@ def load_cuda() -> None:
     """Load CUDA's libraries from their wheels, where they were installed as such.
 
     ONNX Runtime finds the libraries of the system by itself. It prints the names of missing ones;
-    what fails without them afterwards reports it better.
+    ``library_fault`` names one of them in an error.
     """
     preload = getattr(_ort, "preload_dlls", None)
     if preload is not None:
-        with contextlib.redirect_stdout(sys.stderr):
+        with contextlib.redirect_stdout(io.StringIO()):
             preload()
+
+
+def library_fault(name: ProviderName) -> str:
+    """Return why the library of a provider cannot be loaded; empty if it can be.
+
+    ONNX Runtime only prints the reason, and then leaves the provider out. Call this after it has
+    tried: the library keeps a pointer to ONNX Runtime from the moment when it is loaded.
+    """
+    folder = Path(_ort.__file__).parent / "capi"
+    try:
+        ctypes.CDLL(str(folder / "libonnxruntime_providers_shared.so"), ctypes.RTLD_GLOBAL)
+        ctypes.CDLL(str(folder / f"libonnxruntime_providers_{name}.so"))
+    except OSError as error:
+        return str(error)
+    return ""
 
 
 def only_errors() -> None:
@@ -192,7 +211,6 @@ def only_errors() -> None:
     _ort.set_default_logger_severity(3)
 
 
-ProviderName = Literal["cpu", "cuda", "tensorrt", "openvino"]
 Options = dict[str, str]
 
 ONNX_NAMES: dict[ProviderName, str] = {
