@@ -236,7 +236,9 @@ async def test_an_analysis_lasts_until_the_next_line(ending: str) -> None:
     running = asyncio.create_task(session.engine.run(session.lines))
     session.lines.put_nowait("9 lz-analyze w 20\n")
     await session.until("pv A5\n")
-    assert session.text == ("=9\ninfo move A5 visits 3 winrate 5000 prior 5000 order 0 pv A5\n")
+    assert session.text == (
+        "=9\ninfo move A5 visits 3 winrate 5000 prior 5000 lcb 1253 order 0 pv A5\n"
+    )
     assert player.closed == 0
     session.lines.put_nowait(f"{ending}\n")
     session.lines.put_nowait(None)
@@ -264,7 +266,8 @@ async def test_an_analysis_that_nobody_waits_for_is_answered() -> None:
 
 async def test_genmove_with_analysis() -> None:
     assert await said("4 lz-genmove_analyze b 10", "genmove w") == (
-        "=4\ninfo move A5 visits 3 winrate 5000 prior 5000 order 0 pv A5\nplay A5\n\n= B5\n\n"
+        "=4\ninfo move A5 visits 3 winrate 5000 prior 5000 lcb 1253 order 0 pv A5\nplay A5\n\n"
+        "= B5\n\n"
     )
     assert "winrate 0.500000" in await said("kata-genmove_analyze 10")
 

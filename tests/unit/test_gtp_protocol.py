@@ -9,6 +9,7 @@ from zerofleet.gtp.engine import (
     LZ,
     AnalysisOptions,
     analysis_line,
+    lower_bound,
     parse_options,
 )
 from zerofleet.gtp.protocol import Command, GtpError, failure, parse_line, parse_player, success
@@ -95,21 +96,30 @@ def line(options: AnalysisOptions, dialect: object = LZ) -> str:
 
 def test_a_line_of_lz_analyze() -> None:
     assert line(AnalysisOptions()) == (
-        "info move D5 visits 30 winrate 6000 prior 0 order 0 pv D5 B5 "
-        "info move B5 visits 30 winrate 6250 prior 5000 order 1 pv B5 "
-        "info move A5 visits 10 winrate 2500 prior 1250 order 2 pv A5 D5"
+        "info move D5 visits 30 winrate 6000 prior 0 lcb 4232 order 0 pv D5 B5 "
+        "info move B5 visits 30 winrate 6250 prior 5000 lcb 4471 order 1 pv B5 "
+        "info move A5 visits 10 winrate 2500 prior 1250 lcb 809 order 2 pv A5 D5"
     )
 
 
 def test_a_line_of_kata_analyze() -> None:
     text = line(AnalysisOptions(max_moves=1, root_info=True), KATA)
     assert text == (
-        "info move D5 visits 30 winrate 0.600000 prior 0.000000 order 0 pv D5 B5 "
+        "info move D5 visits 30 winrate 0.600000 prior 0.000000 lcb 0.423201 order 0 pv D5 B5 "
         "rootInfo visits 70 winrate 0.600000"
     )
 
 
 def test_unvisited_moves_are_shown_when_asked_for() -> None:
     assert line(AnalysisOptions(min_moves=9)).endswith(
-        "info move C5 visits 0 winrate 5500 prior 3750 order 3 pv C5"
+        "info move C5 visits 0 winrate 5500 prior 3750 lcb 0 order 3 pv C5"
     )
+
+
+def test_the_lower_bound_nears_the_rate() -> None:
+    bounds = [lower_bound(0.6, visits) for visits in (0, 1, 10, 100, 10_000)]
+    assert bounds == sorted(bounds)
+    assert bounds[0] == 0
+    assert bounds[-1] == pytest.approx(0.59, abs=0.001)
+    assert lower_bound(0.0, 5) == pytest.approx(0)
+    assert lower_bound(1.0, 4) == pytest.approx(4 / (4 + 1.96**2))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import inspect
+import math
 from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass
 
@@ -42,11 +43,12 @@ _GENMOVE = ("genmove", "reg_genmove")
 _RAW_NN = "kata-raw-nn"
 _SIGN_OF_LIFE_SECONDS = 1.0
 # Lizzie takes the first word for a version of Leela Zero and warns below 0.15. We speak the
-# lz-analyze and lz-genmove_analyze of this version, without lcb.
+# lz-analyze and lz-genmove_analyze of this version.
 _DIALECT_VERSION = "0.17"
 
 _DEFAULT_CENTISECONDS = 100
 _IGNORED = ("ownership", "ownershipStdev", "movesOwnership", "movesOwnershipStdev", "pvVisits")
+_Z = 1.96  # for a two-sided confidence of 95%
 
 _GREETING_SECONDS = 5.0  # a board shows nothing while it waits for its engine
 
@@ -116,8 +118,6 @@ def analysis_line(
 ) -> str:
     """Return one line with the moves, best first.
 
-    It has no ``lcb``, because a table has no bounds of its values.
-
     Args:
         table: table of a search, finished or not.
         options: selects the moves.
@@ -131,12 +131,25 @@ def analysis_line(
         line = " ".join(map(vertex, child.principal_variation))
         infos.append(
             f"info move {vertex(child.action)} visits {child.visit_count} "
-            f"winrate {number(rate)} prior {number(child.prior)} order {order} pv {line}"
+            f"winrate {number(rate)} prior {number(child.prior)} "
+            f"lcb {number(lower_bound(rate, child.visit_count))} order {order} pv {line}"
         )
     if options.root_info and dialect.has_root_info:
         rate = number((1 + table.root_value) / 2)
         infos.append(f"rootInfo visits {table.simulations} winrate {rate}")
     return " ".join(infos)
+
+
+def lower_bound(rate: float, visits: int) -> float:
+    """Return the lower end of a win rate's 95% interval (Wilson, JASA 22, 1927).
+
+    Each visit counts as a game won or lost, which is the most that visits can vary.
+    """
+    if visits < 1:
+        return 0.0
+    z2 = _Z * _Z / visits
+    spread = _Z * math.sqrt(max(0.0, rate * (1 - rate)) / visits + z2 / (4 * visits))
+    return max(0.0, (rate + z2 / 2 - spread) / (1 + z2))
 
 
 def _chosen(table: SearchTable, options: AnalysisOptions) -> list[SearchChild]:
