@@ -119,3 +119,9 @@ def test_batches_that_are_copied_ahead_are_those_of_their_steps(depth: int) -> N
     batches.close()
     for name, tensor in plain.state().items():
         torch.testing.assert_close(tensor, fed.state()[name], rtol=1e-3, atol=1e-3, msg=name)
+
+
+def test_it_says_what_it_runs_on() -> None:
+    words = Learner(spec(GAME), a_run()).runs_on
+    assert words.startswith(f"GPU 0 ({torch.cuda.get_device_name(0)}, ")
+    assert words.endswith(f" GiB), fp32, batches of {SIZE} positions, 2 drawn ahead")

@@ -196,14 +196,13 @@ class Learner:
         """Device, precision and sizes of the training step, in words."""
         place, ahead = f"CPU with {counted(torch.get_num_threads(), 'thread')}", ""
         if self.device.type == "cuda":
-            gpu = torch.cuda.get_device_properties(self.device)
-            place = f"GPU {self.device.index or 0} ({gpu.name}, {gpu.total_memory / 2**30:.0f} GiB)"
+            name, (_, memory) = torch.cuda.get_device_name(), torch.cuda.mem_get_info()
+            place = f"GPU {self.device.index or 0} ({name}, {memory / 2**30:.0f} GiB)"
             ahead = f", {GPU_DEPTH} drawn ahead"
         if self._team.size > 1:
             place = f"{self._team.size} processes, the first on {place}"
-        precision = {torch.bfloat16: "bf16", torch.float16: "fp16"}.get(
-            self._precision.dtype, "fp32"
-        )
+        words = {None: "fp32", torch.bfloat16: "bf16", torch.float16: "fp16"}
+        precision = words[self._precision.dtype]
         return f"{place}, {precision}, batches of {self._settings.batch_size} positions{ahead}"
 
     def batches(self, draw: Callable[[int], TrainBatch], depth: int | None = None) -> Prefetcher:
