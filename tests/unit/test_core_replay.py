@@ -151,7 +151,14 @@ def test_targets_of_the_searches_by_hand() -> None:
 def test_an_empty_buffer_has_arrays_without_rows() -> None:
     buffer = ReplayBuffer("tic_tac_toe", 100, 10, auxiliary=SEARCH_TARGETS)
     shapes = [array.shape for array in buffer.all_positions()]
-    assert shapes == [(0, game_spec("tic_tac_toe").observation_bytes), (0, 9), (0,), (0, 3), (0,), (0,)]
+    assert shapes == [
+        (0, game_spec("tic_tac_toe").observation_bytes),
+        (0, 9),
+        (0,),
+        (0, 3),
+        (0,),
+        (0,),
+    ]
 
 
 @pytest.mark.parametrize("game", ["othello", "go(size=3,komi=0.5)"])
