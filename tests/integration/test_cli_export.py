@@ -219,8 +219,8 @@ def test_matches_have_no_training_positions(
     table = pq.read_table(tmp_path / "parquet" / "positions")
     assert table.num_rows == 0
     assert {"game_uid", "ply", "held_out", "observation"} < set(table.column_names)
-    arrays = np.load(tmp_path / "npz" / "part-00000.npz")
-    assert len(arrays["positions.observation"]) == 0
+    with np.load(tmp_path / "npz" / "part-00000.npz") as arrays:
+        assert len(arrays["positions.observation"]) == 0
 
 
 def test_positions_are_what_the_trainer_samples(
