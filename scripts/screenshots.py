@@ -178,11 +178,11 @@ def main() -> int:
         )
         url = stack.enter_context(dashboard(data))
         game, source = source_of(data)
-        pictures = [each for each in PICTURES if each.game == game]
-        if options.only:
-            pictures = [each for each in pictures if each.name == options.only]
+        only = options.only
+        pictures = [each for each in PICTURES if each.game == game and only in (None, each.name)]
         if not pictures:
-            raise SystemExit(f"{data} is a run of {game}, which has no such picture")
+            wanted = f"picture '{only}'" if only else "picture"
+            raise SystemExit(f"{data} is a run of {game}, and PICTURES has no {wanted} of it")
         shots = photographs(url, Path(chromium), pictures)
         print(f"from {source}")
         options.into.mkdir(parents=True, exist_ok=True)
@@ -249,7 +249,7 @@ def started(command: list[Any], **options: Any) -> Iterator[subprocess.Popen[byt
 
 
 def source_of(data: Path) -> tuple[str, str]:
-    """Return the game of a run; then the revision of this checkout and the run, in words."""
+    """Return the game of a run, and its revision, name, model and games in words."""
     git = ["git", "-C", ROOT]
     revision = output_of(*git, "rev-parse", "--short=10", "HEAD").strip()
     sources = ("src", "services", "core", "runs")

@@ -591,7 +591,7 @@ def result_words(result: int, names: tuple[str, str]) -> str:
     return "draw" if result == 0 else f"{names[0 if result > 0 else 1]} won"
 
 
-def numbered_start(game: str, moves: str, most: int, start: str) -> str:
+def first_moves(game: str, moves: str, most: int, start: str) -> str:
     """Return the first moves of a game with their numbers.
 
     Args:

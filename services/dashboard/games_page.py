@@ -19,7 +19,7 @@ from zerofleet.services.dashboard.frame import (
     NothingThereError,
     Visit,
     asked_number,
-    numbered_start,
+    first_moves,
     result_words,
     said_heading,
 )
@@ -342,7 +342,7 @@ def _list(visit: Visit, chosen: GameFilter, page: GamePage, *, first: bool) -> N
             "result": result_words(game.result, names),
             "reason": _CHOICES.get(game.reason, game.reason),
             "length": game.length,
-            "moves": numbered_start(visit.run.game, game.moves, _SHOWN_MOVES, game.start),
+            "moves": first_moves(visit.run.game, game.moves, _SHOWN_MOVES, game.start),
         }
         for game in page.games
     ]

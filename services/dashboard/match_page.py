@@ -27,7 +27,7 @@ from zerofleet.services.dashboard.frame import (
     NothingThereError,
     Visit,
     asked_number,
-    numbered_start,
+    first_moves,
     page_links,
     sentence,
 )
@@ -468,7 +468,7 @@ class MatchView:
             "score": _POINTS[game.score],
             "reason": game.remark or REASONS.get(game.reason, game.reason),
             "length": game.length,
-            "moves": numbered_start(self._visit.run.game, game.moves, _SHOWN_MOVES, game.start),
+            "moves": first_moves(self._visit.run.game, game.moves, _SHOWN_MOVES, game.start),
         }
 
 

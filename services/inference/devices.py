@@ -39,7 +39,7 @@ from zerofleet.services.inference.settings import InferenceSettings
 
 _log = structlog.get_logger()
 
-# The readable part of an error of CUDA's, which ONNX Runtime puts between lines of its sources.
+# The readable part of a CUDA error. ONNX Runtime surrounds it with lines of its source code.
 _CUDA_FAILURE = re.compile(r"\b[A-Z_]+ failure \d+: [^;]*[^; ]")
 _KILL_SECONDS = 10.0  # beyond the time that a process may drain
 
@@ -101,7 +101,7 @@ def numbers(devices: str) -> list[int]:
 def active_provider(run: RunConfig, settings: InferenceSettings) -> Provider:
     """Return the provider that the run file asks for, once a tiny model ran on it; else the CPU.
 
-    One line of the log says what was asked for, what was found, and the sizes that follow from it.
+    Logs the requested provider, the provider in use, and the sizes that follow from it.
 
     Raises:
         ConfigError: a provider that was named does not work, or ``require_gpu`` is not met.
@@ -118,7 +118,7 @@ def active_provider(run: RunConfig, settings: InferenceSettings) -> Provider:
             section.max_batch_rows,
             settings.engine_folder if name == "tensorrt" else None,
         )
-        fault = _fault(provider)
+        fault = _provider_fault(provider)
     if fault and (section.provider != "auto" or section.require_gpu):
         raise ConfigError(
             f"[inference] provider '{name}' on device {device} does not work here: {fault}. To run "
@@ -127,20 +127,20 @@ def active_provider(run: RunConfig, settings: InferenceSettings) -> Provider:
     if fault:
         provider = CPU
     if section.require_gpu and not provider.is_gpu:
-        raise ConfigError(_no_gpu(section.provider, provider, installed))
+        raise ConfigError(_no_gpu_message(section.provider, provider, installed))
     log = _log.warning if fault else _log.info
     log(
         "provider",
         requested=section.provider,
         name=provider.name,
-        runs_on=sizes_text(run, provider),
+        runs_on=runs_on_text(run, provider),
         **({"gpu_not_used": fault} if fault else {}),
     )
     return provider
 
 
-def _no_gpu(wanted: str, provider: Provider, installed: Sequence[str]) -> str:
-    """Return the message where ``require_gpu`` is set and the provider uses no GPU."""
+def _no_gpu_message(wanted: str, provider: Provider, installed: Sequence[str]) -> str:
+    """Return the error for ``require_gpu = true`` with a provider that uses no GPU."""
     if wanted != "auto":
         return (
             f"[inference] require_gpu = true contradicts provider = '{wanted}': set provider = "
@@ -154,12 +154,13 @@ def _no_gpu(wanted: str, provider: Provider, installed: Sequence[str]) -> str:
     )
 
 
-def _fault(provider: Provider) -> str:
+def _provider_fault(provider: Provider) -> str:
     """Return why a provider does not work here; empty if it does."""
     try:
         if provider.is_gpu:
             gpu_of(provider.device)  # ONNX Runtime does not say that there is no driver
-        only_errors()  # it warns at each session of a way to load providers that is not used
+        # Otherwise each session logs a warning about a way to load providers that we do not use.
+        only_errors()
         probe(provider)
     except (IncompatibleModelError, InferenceUnavailableError, OSError) as error:
         if not isinstance(error, OSError) and (missing := library_fault(provider.name)):
@@ -171,19 +172,18 @@ def _fault(provider: Provider) -> str:
 
 
 def sessions_of(run: RunConfig, provider: Provider) -> int:
-    """How many batches are computed side by side."""
+    """Return the number of batches that are computed at the same time."""
     return run.inference.sessions or (2 if provider.is_gpu else 1)
 
 
-def sizes_text(run: RunConfig, provider: Provider) -> str:
-    """Return in words what predictions run on, and the sizes that were chosen for it."""
-    place = provider.name
+def runs_on_text(run: RunConfig, provider: Provider) -> str:
+    """Return what predictions run on, and the sizes that were chosen for it, in words."""
+    place, rows = provider.name, f"up to {run.inference.max_batch_rows}"
     if provider.is_gpu:
         place = f"{place} on GPU {provider.device} ({gpu_of(provider.device)})"
-    rows = f"batches of up to {run.inference.max_batch_rows} positions"
-    if provider.is_gpu:
-        rows = f"batches of {', '.join(map(str, provider.buckets))} positions"
-    return f"{place}, {counted(sessions_of(run, provider), 'session')}, {rows}"
+        rows = ", ".join(map(str, provider.buckets))
+    sessions = counted(sessions_of(run, provider), "session")
+    return f"{place}, {sessions}, batches of {rows} positions"
 
 
 def _count() -> int:

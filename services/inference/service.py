@@ -39,9 +39,9 @@ from zerofleet.services.inference.batcher import Batcher, BatchLimits, Histogram
 from zerofleet.services.inference.devices import (
     active_provider,
     numbers,
+    runs_on_text,
     serve_several,
     sessions_of,
-    sizes_text,
 )
 from zerofleet.services.inference.loaded_models import ModelLoader, Precisions
 from zerofleet.services.inference.model_player import ModelPlayer
@@ -92,7 +92,7 @@ async def _answer_together(
     run: RunConfig, settings: InferenceSettings, devices: Sequence[int], stop: asyncio.Event
 ) -> None:
     """Be the parent of the processes that answer; its heartbeat only says that it is there."""
-    runs_on = f"GPUs {', '.join(map(str, devices))}, a process each; their logs have the sizes"
+    runs_on = f"GPUs {', '.join(map(str, devices))}, one process per GPU; the log has their sizes"
     figures = InferenceFigures(devices=len(devices), runs_on=runs_on)
 
     def pulse() -> Pulse[InferenceFigures]:
@@ -163,7 +163,7 @@ async def _answer(
     spec = games.spec(run.game.name)
     shape = RequestShape(spec.observation_bytes, spec.num_actions, run.inference.max_batch_rows)
     backend = Backend(models, batcher, shape, provider.name)
-    load = Load(batcher, models, provider.name, runs_on=sizes_text(run, provider))
+    load = Load(batcher, models, provider.name, runs_on=runs_on_text(run, provider))
     search = run.search.model_copy(update={"num_simulations": served_simulations(run)})
     player = ModelPlayer(run.game.name, search, models, batcher)
     server = Server(

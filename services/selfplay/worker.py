@@ -402,9 +402,9 @@ def _now() -> datetime:
 
 
 class RestartReader:
-    """Reads from Postgres where games begin again, and tells the engines.
+    """Reads from Postgres the positions where games restart, and sets them in the engines.
 
-    The engines of a run whose games do not restart are left alone.
+    Does nothing if ``selfplay.restart_share`` is 0.
     """
 
     def __init__(self, run: RunConfig, database: ReadRestarts, engines: Sequence[SelfPlay]) -> None:

@@ -12,7 +12,7 @@ from zerofleet.config import ResignSection, RunConfig
 from zerofleet.database import Resignations, Restarts
 from zerofleet.errors import IncompatibleModelError, StoreUnavailableError, ZerofleetError
 from zerofleet.fleet.figures import ABSURD_LOSS, DemandFigures, TrainerFigures
-from zerofleet.learning.learner import Learner, why_no_gpu
+from zerofleet.learning.learner import Learner, gpu_fault
 from zerofleet.learning.measurement import TrainBatch
 from zerofleet.learning.window import Demand, Window, sample_seed
 from zerofleet.services.trainer.checkpoints import Resumed, Snapshot, TrainerStores
@@ -108,7 +108,7 @@ class Trainer:
             IncompatibleModelError: the first model cannot be published.
             ZerofleetError: the last checkpoint cannot be written.
         """
-        fault = why_no_gpu()
+        fault = gpu_fault()
         log = _log.warning if fault else _log.info
         log(
             "trainer_started",

@@ -124,4 +124,4 @@ def test_batches_that_are_copied_ahead_are_those_of_their_steps(depth: int) -> N
 def test_it_says_what_it_runs_on() -> None:
     words = Learner(spec(GAME), a_run()).runs_on
     assert words.startswith(f"GPU 0 ({torch.cuda.get_device_name(0)}, ")
-    assert words.endswith(f" GiB), fp32, batches of {SIZE} positions, 2 drawn ahead")
+    assert words.endswith(f" GiB), fp32, batches of {SIZE} positions, 2 prefetched")

@@ -256,7 +256,7 @@ def test_a_run_ends_at_a_number_of_steps_or_after_a_time(
     assert ended, up.text()
     assert int(ended[1]) >= 60
     for line in (
-        "self-play: 1 worker with ",
+        "self-play: 1 worker, ",
         "inference: cpu, 1 session, ",
         "trainer: CPU with 1 ",
     ):

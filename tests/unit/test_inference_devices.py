@@ -15,8 +15,8 @@ from zerofleet.models.runtime import CPU, Provider, ProviderName, offered_provid
 from zerofleet.services.inference.devices import (
     active_provider,
     numbers,
+    runs_on_text,
     sessions_of,
-    sizes_text,
 )
 from zerofleet.services.inference.settings import InferenceSettings
 
@@ -166,7 +166,7 @@ def test_the_sizes_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     gpu = Gpu("NVIDIA H200", 150_754_820_096)
     monkeypatch.setattr("zerofleet.services.inference.devices.gpu_of", lambda _: gpu)
     run = run_from_values({"name": "r", "game": {"name": "tic_tac_toe"}})
-    assert sizes_text(run, Provider("cuda", device=1, max_rows=256)) == (
+    assert runs_on_text(run, Provider("cuda", device=1, max_rows=256)) == (
         "cuda on GPU 1 (NVIDIA H200, 140 GiB), 2 sessions, batches of 1, 4, 16, 64, 128, 256 "
         "positions"
     )

@@ -77,12 +77,12 @@ _EXAMPLES: dict[Callable[..., None], str] = {
     redis_acl: "zerofleet redis-acl --passwords secrets > users.acl",
 }
 """The commands in the order of the help, each with an example."""
-_KINDS: dict[Callable[..., None], type[TyperCommand]] = {compare: SeveralValues, page: OneRun}
+_CLASSES: dict[Callable[..., None], type[TyperCommand]] = {compare: SeveralValues, page: OneRun}
 for command, example in _EXAMPLES.items():
     # The name of a function cannot be a word of Python's.
     name = "import" if command is import_games else None
-    kind = _KINDS.get(command, TyperCommand)
-    app.command(name, cls=kind, epilog=f"\b\nExample:\n  {example}")(command)
+    command_class = _CLASSES.get(command, TyperCommand)
+    app.command(name, cls=command_class, epilog=f"\b\nExample:\n  {example}")(command)
 
 
 def _version(wanted: bool) -> None:

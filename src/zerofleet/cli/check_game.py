@@ -33,7 +33,7 @@ def check_game(
 
 
 def require_conformance(game: str, games: int, seed: int = 1) -> Conformance:
-    """Return the result of the check of a game.
+    """Check a game, and return the result.
 
     Raises:
         ConfigError: the game breaks the contract; the message says what to change.

@@ -454,7 +454,7 @@ class LocalRun:
         self._lost = ""
         self._slow_looks = 0
         self._warned_of_size = False
-        self._told_sizes = set[str]()  # names of services
+        self._reported_services = set[str]()  # names
         self._told_of_budget = False
 
     def go(self, database_url: str | None, redis_url: str | None, start: Start) -> bool:
@@ -538,11 +538,10 @@ class LocalRun:
             if at_start:
                 start.succeeded()
             else:
-                games_at_once = self._run.selfplay.engines * self._run.selfplay.games_per_engine
+                games = self._run.selfplay.engines * self._run.selfplay.games_per_engine
                 self._progress.say(
-                    f"self-play: {counted(self._workers, 'worker')} with "
-                    f"{counted(games_at_once, 'game')} at once, on a machine with "
-                    f"{counted(os.cpu_count() or 1, 'CPU core')}"
+                    f"self-play: {counted(self._workers, 'worker')}, {counted(games, 'game')} "
+                    f"per worker, on a machine with {counted(os.cpu_count() or 1, 'CPU core')}"
                 )
                 self._began = time.monotonic()
                 with self._keeping_games(monitor, figures.games, start), self._progress:
@@ -671,7 +670,7 @@ class LocalRun:
             while not self._ending.is_reached(figures, self._seconds):
                 services = monitor.services(supervisor.children)
                 self._progress.show(self._with_end(figures), services)
-                self._tell_sizes(services)
+                self._report_services(services)
                 self._warn_of_size(services)
                 self._tell_of_budget(figures)
                 self._show_page()
@@ -742,14 +741,14 @@ class LocalRun:
                 "Press Ctrl-C to stop."
             )
 
-    def _tell_sizes(self, services: Sequence[ServiceState]) -> None:
-        """Say once for each service what it runs on, and its sizes; some are automatic."""
+    def _report_services(self, services: Sequence[ServiceState]) -> None:
+        """Print once what each service runs on, and its sizes, of which some are automatic."""
         for service in services:
             figures, name = service.figures, service.name
             if not isinstance(figures, InferenceFigures | TrainerFigures) or not figures.runs_on:
                 continue
-            if name not in self._told_sizes:
-                self._told_sizes.add(name)
+            if name not in self._reported_services:
+                self._reported_services.add(name)
                 self._progress.say(f"{name}: {figures.runs_on}")
 
     def _warn_of_size(self, services: Sequence[ServiceState]) -> None:

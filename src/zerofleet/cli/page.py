@@ -33,12 +33,12 @@ _START_SECONDS = 60.0
 
 
 class OneRun(TyperCommand):
-    """A command that takes one run, and names ``--with`` if several are given."""
+    """A command that takes one run. If several are given, its error names ``--with``."""
 
     allow_extra_args = True
 
     def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
-        """Parse the arguments.
+        """Refuse a second run, which Typer would report as an unexpected argument.
 
         Raises:
             ConfigError: there is more than one run.
@@ -46,7 +46,7 @@ class OneRun(TyperCommand):
         others = super().parse_args(ctx, args)
         if others:
             options = " ".join(f"--with {shlex.quote(other)}" for other in others)
-            raise ConfigError(f"{ctx.info_name} takes one run. To show others too, pass {options}")
+            raise ConfigError(f"{ctx.info_name} takes one run. To show others too, add {options}")
         return others
 
 

@@ -171,7 +171,7 @@ class AsyncPlayer:
     ) -> AsyncGenerator[SearchTable]:
         """Yield tables while the search runs; the last one is ``done``.
 
-        ``max_analysis_simulations`` of ``describe()`` is the most simulations. An analysis ends
+        ``describe().max_analysis_simulations`` is the upper limit of simulations. An analysis ends
         earlier if its result is proven, or if the server has no memory for a larger tree.
 
         The search ends when the generator is closed (``contextlib.aclosing``). A broken stream is

@@ -144,12 +144,12 @@ def _add(buffer: ReplayBuffer, page: ExportPage, game: int, first: int) -> int:
     plies = slice(first, first + int(page.searches[game]))
     offsets = page.offsets[plies.start : plies.stop + 1]
     entries = slice(int(offsets[0]), int(offsets[-1]))
-    facts = ("result", "reason", "resign_threshold", "plays_on", "start")
+    fields = ("result", "reason", "resign_threshold", "plays_on", "start")
     columns = GameColumns(
         offsets=(offsets - offsets[0]).astype(np.int32),
         **{name: page.columns[name][plies] for name in PLY_COLUMNS},
         **{name: page.columns[name][entries] for name in LIST_COLUMNS},
-        **{name: page.games[name][game] for name in facts},
+        **{name: page.games[name][game] for name in fields},
     )
     return add_to_buffer(buffer, columns)
 

@@ -12,7 +12,7 @@ from zerofleet.database.connection import ConnectionPool
 
 
 class ReadRestarts(ConnectionPool):
-    """Reading where games restart, as workers may."""
+    """Reads the positions where games restart; workers have the permission."""
 
     def restarts(self, run: str) -> list[list[int]]:
         """Return the actions to each position, in the order of their regret."""
@@ -22,7 +22,7 @@ class ReadRestarts(ConnectionPool):
 
 
 class Restarts(ReadRestarts):
-    """Writing where games restart."""
+    """Writes the positions where games restart."""
 
     def store_restarts(
         self, run: str, positions: Sequence[tuple[Sequence[int], float]], epoch: int

@@ -1,4 +1,4 @@
-"""Duration and CPU time of a run, as its data folder has them in ``usage.json``."""
+"""Duration and CPU time of a run, from ``usage.json`` in its data folder."""
 
 from __future__ import annotations
 
@@ -16,10 +16,12 @@ class Usage:
 
 
 def read_usage(file: Path) -> tuple[Usage, list[tuple[float, float]]]:
-    """Return what a run took, and its curve: times in seconds since 1970 with the CPU-seconds.
+    """Return the usage of a run, and its curve.
 
-    ``UsageMeter`` writes the file. The usage is 0 if the file is missing or damaged. The curve is
-    empty if a version of zerofleet wrote the file that saved none.
+    The curve has pairs of a time, in seconds since 1970, and the CPU-seconds until then.
+
+    ``UsageMeter`` writes the file. If it is missing or damaged, the usage is 0 and the curve is
+    empty. The curve is also empty in a file of an older version, which saved none.
     """
     try:
         content = json.loads(file.read_text(encoding="utf-8"))

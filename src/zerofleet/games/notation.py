@@ -51,14 +51,14 @@ def player_names(game: str) -> tuple[str, str]:
 
 
 def move_number(game: str, ply: int, start: str = "") -> str:
-    """Return the number of a move, as the people of a game write it.
+    """Return the number of a move, as players of the game write it.
 
     Chess counts White's move and Black's reply as one: ``3.`` for White, ``3...`` for Black. The
     other games count each move.
 
     Args:
         game: game name.
-        ply: moves of this game before the move.
+        ply: number of moves between the start position and this move.
         start: start position of the game; empty: the usual one.
     """
     if not is_chess(game):
@@ -69,9 +69,10 @@ def move_number(game: str, ply: int, start: str = "") -> str:
 
 
 def numbered_moves(game: str, words: Iterable[str], start: str = "") -> str:
-    """Return moves from the start position with their numbers, which no line break cuts off.
+    """Return moves from the start position with their numbers.
 
-    In chess a reply has no number: ``1. e4 e5 2. Nf3``.
+    In chess a reply has no number: ``1. e4 e5 2. Nf3``. A no-break space keeps each number with its
+    move.
     """
     shown: list[str] = []
     for ply, word in enumerate(words):

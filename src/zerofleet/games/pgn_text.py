@@ -88,8 +88,8 @@ def write_pgn(played: PgnGame) -> str:
     state = State(played.game, start=played.start)
     words: list[str] = []
     for ply, action in enumerate(played.actions):
-        follows = bool(words) and not words[-1].endswith("}")
-        if state.to_play == 0 or not follows:
+        follows_move = bool(words) and not words[-1].endswith("}")
+        if state.to_play == 0 or not follows_move:
             words.append(move_number(played.game, ply, played.start))
         words.append(state.action_to_san(action))
         state.apply(action)

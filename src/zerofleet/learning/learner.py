@@ -198,11 +198,11 @@ class Learner:
         if self.device.type == "cuda":
             name, (_, memory) = torch.cuda.get_device_name(), torch.cuda.mem_get_info()
             place = f"GPU {self.device.index or 0} ({name}, {memory / 2**30:.0f} GiB)"
-            ahead = f", {GPU_DEPTH} drawn ahead"
+            ahead = f", {GPU_DEPTH} prefetched"
         if self._team.size > 1:
             place = f"{self._team.size} processes, the first on {place}"
-        words = {None: "fp32", torch.bfloat16: "bf16", torch.float16: "fp16"}
-        precision = words[self._precision.dtype]
+        precisions = {None: "fp32", torch.bfloat16: "bf16", torch.float16: "fp16"}
+        precision = precisions[self._precision.dtype]
         return f"{place}, {precision}, batches of {self._settings.batch_size} positions{ahead}"
 
     def batches(self, draw: Callable[[int], TrainBatch], depth: int | None = None) -> Prefetcher:
@@ -476,7 +476,7 @@ def _difference(theirs: Mapping[str, Tensor], ours: Mapping[str, Tensor]) -> str
     return ""
 
 
-def why_no_gpu() -> str:
+def gpu_fault() -> str:
     """Return why torch cannot use a GPU here; empty if it can, or if it was built for CPUs."""
     if torch.version.cuda is None or torch.cuda.is_available():
         return ""

@@ -511,7 +511,7 @@ def read_private(path: Path) -> str:
 class UsageMeter:
     """Counts from the first game on, and saves the total so that a resumed run continues it.
 
-    The file also has ``curve``, see ``read_usage``. The dashboard draws curves over it.
+    The file also has the curve that ``read_usage`` returns. The dashboard plots figures over it.
     """
 
     def __init__(self, path: Path) -> None:

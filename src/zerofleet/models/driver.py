@@ -1,4 +1,4 @@
-"""Calls of NVIDIA's driver itself: its GPUs, and memory that they read directly.
+"""Calls of NVIDIA's driver itself: names and memory of GPUs, and memory that GPUs read directly.
 
 ONNX Runtime's Python interface offers neither. The driver's library has the same name on every
 machine with an NVIDIA GPU, whatever CUDA a wheel was built for.
@@ -87,7 +87,7 @@ def device_count() -> int:
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """One GPU.
+    """Name and memory of a GPU.
 
     Args:
         name: product name, such as ``NVIDIA H200``.
@@ -102,7 +102,7 @@ class Gpu:
 
 
 def gpu_of(device: int) -> Gpu:
-    """Return a GPU.
+    """Return the name and the memory of a GPU.
 
     Args:
         device: its number, as ``CUDA_VISIBLE_DEVICES`` counts them.
@@ -112,7 +112,7 @@ def gpu_of(device: int) -> Gpu:
     """
     count = device_count()
     if device >= count:
-        raise OSError(f"NVIDIA's driver has no GPU {device}: it counts {count}, from 0")
+        raise OSError(f"NVIDIA's driver has no GPU {device}: it has {count}, numbered from 0")
     driver, handle, memory = _driver(), ctypes.c_int(), ctypes.c_size_t()
     name = ctypes.create_string_buffer(256)
     _check(driver.cuDeviceGet(ctypes.byref(handle), device), "cuDeviceGet")

@@ -69,8 +69,8 @@ def publish(
         golden: what the network says about some positions, for the check.
         wanted: the variants; None: none. One that is refused, or whose process dies, does not
             hinder the others or the model.
-        waiting: called about every second with the precision of the variant that is being made. An
-            exception from it ends the publication.
+        waiting: called about every second with the precision of the variant that is being made. If
+            it raises, the publication ends.
 
     Returns:
         What the rows must name. The files are swept unless a row names them.

@@ -182,8 +182,8 @@ def installed_runtimes() -> list[str]:
 def load_cuda() -> None:
     """Load CUDA's libraries from their wheels, where they were installed as such.
 
-    ONNX Runtime finds the libraries of the system by itself. It prints the names of missing ones;
-    ``library_fault`` names one of them in an error.
+    ONNX Runtime finds the libraries of the system by itself. What it prints about missing ones is
+    discarded, because ``library_fault`` reports the first one.
     """
     preload = getattr(_ort, "preload_dlls", None)
     if preload is not None:
@@ -194,8 +194,8 @@ def load_cuda() -> None:
 def library_fault(name: ProviderName) -> str:
     """Return why the library of a provider cannot be loaded; empty if it can be.
 
-    ONNX Runtime only prints the reason, and then leaves the provider out. Call this after it has
-    tried: the library keeps a pointer to ONNX Runtime from the moment when it is loaded.
+    ONNX Runtime only prints the reason, and then leaves the provider out. Call this only after it
+    has tried to load the provider: the library stores a pointer to ONNX Runtime when it is loaded.
     """
     folder = Path(_ort.__file__).parent / "capi"
     try:

@@ -79,8 +79,9 @@ COMMENT ON COLUMN games.tx IS
     'Transaction that stored the game. Read only rows with tx < window_end(): everything below is '
     'decided, so a reader that continues from the last tx skips no late commit.';
 COMMENT ON COLUMN games.opening_plies IS
-    'Plies at the start that no search chose in self-play: random ones, or moves of an earlier game '
-    '(a forked game). Null: a match, a game from a file, or a game stored before this column existed.';
+    'Plies at the start that no search chose in self-play: random ones, or moves that a forked or '
+    'restarted game repeats. Null: a match, a game from a file, or a game stored before this '
+    'column existed.';
 
 COMMENT ON TABLE match_games IS
     'Games of a match: each opening twice, with colours swapped. A ply of a player that is not a '
