@@ -166,6 +166,8 @@ def main() -> int:
     )
     parser.add_argument("--into", type=Path, default=IMAGES, help="folder [docs/images]")
     options = parser.parse_args()
+    if options.only == "chess_page" and options.data is None:
+        parser.error("chess_page needs --data DIR with a run of chess")
     chromium = shutil.which("chromium")
     if chromium is None:
         print("needs chromium (Debian: apt-get install chromium)", file=sys.stderr)
