@@ -156,6 +156,11 @@ PICTURES = (
 )
 
 
+def pictures_of(game: str, only: str | None) -> list[Picture]:
+    """Return the pictures of a run of a game; with ``only``, at most the one of this name."""
+    return [each for each in PICTURES if each.game == game and only in (None, each.name)]
+
+
 def main() -> int:
     """Make the pictures, and print what was made from what; the exit status of the process."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -166,6 +171,8 @@ def main() -> int:
     )
     parser.add_argument("--into", type=Path, default=IMAGES, help="folder [docs/images]")
     options = parser.parse_args()
+    if not options.data and not pictures_of("connect_four", options.only):
+        parser.error(f"--only {options.only} needs --data: without it, Connect Four is trained")
     chromium = shutil.which("chromium")
     if chromium is None:
         print("needs chromium (Debian: apt-get install chromium)", file=sys.stderr)
@@ -178,11 +185,10 @@ def main() -> int:
         )
         url = stack.enter_context(dashboard(data))
         game, source = source_of(data)
-        pictures = [each for each in PICTURES if each.game == game]
-        if options.only:
-            pictures = [each for each in pictures if each.name == options.only]
+        pictures = pictures_of(game, options.only)
         if not pictures:
-            raise SystemExit(f"{data} is a run of {game}, which has no such picture")
+            known = sorted({each.game for each in PICTURES if options.only in (None, each.name)})
+            raise SystemExit(f"{data} is a run of {game}: give a run of {' or '.join(known)}")
         shots = photographs(url, Path(chromium), pictures)
         print(f"from {source}")
         options.into.mkdir(parents=True, exist_ok=True)

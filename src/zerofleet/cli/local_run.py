@@ -54,6 +54,7 @@ from zerofleet.local.programs import (
 from zerofleet.local.start import LastCheckpoint, Start
 from zerofleet.local.stores import Running, Stores, StoreUrls
 from zerofleet.local.supervisor import AddressTakenError, Supervisor, service_of
+from zerofleet.printable import printable
 
 _QUERY = "SELECT model, at, against, score_percent, elo FROM promotion_history"
 
@@ -454,7 +455,7 @@ class LocalRun:
         self._lost = ""
         self._slow_looks = 0
         self._warned_of_size = False
-        self._told_sizes = set[str]()  # names of services
+        self._told_sizes = dict[str, str]()  # by service
         self._told_of_budget = False
 
     def go(self, database_url: str | None, redis_url: str | None, start: Start) -> bool:
@@ -538,12 +539,7 @@ class LocalRun:
             if at_start:
                 start.succeeded()
             else:
-                games_at_once = self._run.selfplay.engines * self._run.selfplay.games_per_engine
-                self._progress.say(
-                    f"self-play: {counted(self._workers, 'worker')} with "
-                    f"{counted(games_at_once, 'game')} at once, on a machine with "
-                    f"{counted(os.cpu_count() or 1, 'CPU core')}"
-                )
+                self._tell_workers()
                 self._began = time.monotonic()
                 with self._keeping_games(monitor, figures.games, start), self._progress:
                     figures = self._supervise_where_it_can_listen(stores, monitor, figures, start)
@@ -742,15 +738,26 @@ class LocalRun:
                 "Press Ctrl-C to stop."
             )
 
+    def _tell_workers(self) -> None:
+        """Say how many self-play workers there are, if any, and their size."""
+        if not self._workers:
+            return
+        games = self._run.selfplay.engines * self._run.selfplay.games_per_engine
+        each = " in each" if self._workers > 1 else ""
+        self._progress.say(
+            f"self-play: {counted(self._workers, 'worker')} with {counted(games, 'game')} at once"
+            f"{each}, on a machine with {counted(os.cpu_count() or 1, 'CPU core')}"
+        )
+
     def _tell_sizes(self, services: Sequence[ServiceState]) -> None:
-        """Say once for each service what it runs on, and its sizes; some are automatic."""
+        """Say what each service runs on and its sizes, again if a restart changes them."""
         for service in services:
             figures, name = service.figures, service.name
             if not isinstance(figures, InferenceFigures | TrainerFigures) or not figures.runs_on:
                 continue
-            if name not in self._told_sizes:
-                self._told_sizes.add(name)
-                self._progress.say(f"{name}: {figures.runs_on}")
+            if self._told_sizes.get(name) != figures.runs_on:
+                self._told_sizes[name] = figures.runs_on
+                self._progress.say(printable(f"{name}: {figures.runs_on}"))
 
     def _warn_of_size(self, services: Sequence[ServiceState]) -> None:
         """Warn once that the network is too large for this machine's CPUs."""
