@@ -413,8 +413,8 @@ def fork_export(folder: Path, new: NewRun, games: int | None, *, retrain: bool) 
     )
     if not rows:
         raise ConfigError(
-            f"the export {folder} has no games of self-play: there is nothing to learn from. Export "
-            "more games"
+            f"the export {folder} has no games of self-play: there is nothing to learn from. "
+            "Export more games"
         )
     positions = _checked(export, run, rows)
     if retrain:
