@@ -156,6 +156,11 @@ PICTURES = (
 )
 
 
+def pictures_of(game: str, only: str | None) -> list[Picture]:
+    """Return the pictures of a run of a game; with ``only``, at most the one of this name."""
+    return [each for each in PICTURES if each.game == game and only in (None, each.name)]
+
+
 def main() -> int:
     """Make the pictures, and print what was made from what; the exit status of the process."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -166,8 +171,8 @@ def main() -> int:
     )
     parser.add_argument("--into", type=Path, default=IMAGES, help="folder [docs/images]")
     options = parser.parse_args()
-    if options.only == "chess_page" and options.data is None:
-        parser.error("chess_page needs --data DIR with a run of chess")
+    if not options.data and not pictures_of("connect_four", options.only):
+        parser.error(f"--only {options.only} needs --data: without it, Connect Four is trained")
     chromium = shutil.which("chromium")
     if chromium is None:
         print("needs chromium (Debian: apt-get install chromium)", file=sys.stderr)
@@ -180,11 +185,10 @@ def main() -> int:
         )
         url = stack.enter_context(dashboard(data))
         game, source = source_of(data)
-        only = options.only
-        pictures = [each for each in PICTURES if each.game == game and only in (None, each.name)]
+        pictures = pictures_of(game, options.only)
         if not pictures:
-            wanted = f"picture '{only}'" if only else "picture"
-            raise SystemExit(f"{data} is a run of {game}, and PICTURES has no {wanted} of it")
+            known = sorted({each.game for each in PICTURES if options.only in (None, each.name)})
+            raise SystemExit(f"{data} is a run of {game}: give a run of {' or '.join(known)}")
         shots = photographs(url, Path(chromium), pictures)
         print(f"from {source}")
         options.into.mkdir(parents=True, exist_ok=True)

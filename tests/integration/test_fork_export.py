@@ -267,6 +267,14 @@ def test_wrong_exports_are_refused_in_one_line_and_nothing_is_written(
         assert f"{name} has a null" in refused()
         again()
 
+    def of_matches(rows: pa.Table) -> pa.Table:
+        place = rows.schema.names.index("kind")
+        return rows.set_column(place, "kind", pa.array(["match"] * len(rows)))
+
+    rewritten(export, "games", of_matches)
+    assert "has no games of self-play: there is nothing to learn from" in refused()
+    again()
+
     def no_uids(rows: pa.Table) -> pa.Table:
         return rows.set_column(rows.schema.names.index("game_uid"), "game_uid", rows["reason"])
 

@@ -516,6 +516,8 @@ def test_lines_of_actions_become_samples(
     status, said = import_files(database_url, path, lines)
     assert status == 0, said
     assert "2 games of games.txt, imported" in said
+    plies = database._rows("SELECT DISTINCT opening_plies FROM games WHERE kind = 'given'")
+    assert [row.opening_plies for row in plies] == [None]
     run = load_run(path)
     run.trainer.__dict__["held_out_share"] = 0.0
     samples = imported(database, run)

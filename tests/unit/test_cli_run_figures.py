@@ -325,6 +325,31 @@ def test_the_end_of_the_budget_is_told_once(
     )
 
 
+def test_sizes_are_told_once_and_again_if_a_restart_changes_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    section = {"engines": 2, "games_per_engine": 8}
+    values = run_from_values({"name": "r", "game": "tic_tac_toe", "selfplay": section})
+    folder = DataFolder(tmp_path, "r", "tic_tac_toe")
+    options = {"port": None, "page": False, "page_port": None}
+    for workers in (0, 1, 3):  # a run that learns from given games alone has no worker
+        run = LocalRun(values, folder, until=FOREVER, workers=workers, **options)
+        run._report_workers()
+    told = capsys.readouterr().out
+    assert "self-play: 1 worker, 16 games per worker, on" in told
+    assert "self-play: 3 workers, 16 games per worker, on" in told
+    assert told.count("\n") == 2
+    for runs_on in ("", "cuda", "cuda", "", "cpu", "cpu"):  # older versions send no text
+        figures = InferenceFigures(runs_on=runs_on)
+        run._report_services([ServiceState("inference", "Running", figures=figures)])
+    assert capsys.readouterr().out == "inference: cuda\ninference: cpu\n"
+    figures = InferenceFigures(runs_on=HOSTILE)
+    run._report_services([ServiceState("inference", "Running", figures=figures)])
+    told = capsys.readouterr().out
+    assert told.count("\n") == 1
+    assert told[:-1].isprintable()
+
+
 def test_plain_lines_come_at_events_and_now_and_then(capsys: pytest.CaptureFixture[str]) -> None:
     with PlainLines() as lines:
         for figures in (EMPTY, EMPTY, FULL, FULL):

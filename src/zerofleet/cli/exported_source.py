@@ -412,7 +412,10 @@ def fork_export(folder: Path, new: NewRun, games: int | None, *, retrain: bool) 
         run.trainer.window_positions / share if games is None else None,
     )
     if not rows:
-        raise ConfigError(f"the export {folder} has no games: there is nothing to learn from")
+        raise ConfigError(
+            f"the export {folder} has no games of self-play: there is nothing to learn from. "
+            "Export more games"
+        )
     positions = _checked(export, run, rows)
     if retrain:
         require_enough(run, sum(positions.values()))

@@ -54,6 +54,7 @@ from zerofleet.local.programs import (
 from zerofleet.local.start import LastCheckpoint, Start
 from zerofleet.local.stores import Running, Stores, StoreUrls
 from zerofleet.local.supervisor import AddressTakenError, Supervisor, service_of
+from zerofleet.printable import printable
 
 _QUERY = "SELECT model, at, against, score_percent, elo FROM promotion_history"
 
@@ -454,7 +455,7 @@ class LocalRun:
         self._lost = ""
         self._slow_looks = 0
         self._warned_of_size = False
-        self._reported_services = set[str]()  # names
+        self._reported_services = dict[str, str]()  # what each runs on, by its name
         self._told_of_budget = False
 
     def go(self, database_url: str | None, redis_url: str | None, start: Start) -> bool:
@@ -538,11 +539,7 @@ class LocalRun:
             if at_start:
                 start.succeeded()
             else:
-                games = self._run.selfplay.engines * self._run.selfplay.games_per_engine
-                self._progress.say(
-                    f"self-play: {counted(self._workers, 'worker')}, {counted(games, 'game')} "
-                    f"per worker, on a machine with {counted(os.cpu_count() or 1, 'CPU core')}"
-                )
+                self._report_workers()
                 self._began = time.monotonic()
                 with self._keeping_games(monitor, figures.games, start), self._progress:
                     figures = self._supervise_where_it_can_listen(stores, monitor, figures, start)
@@ -741,15 +738,25 @@ class LocalRun:
                 "Press Ctrl-C to stop."
             )
 
+    def _report_workers(self) -> None:
+        """Print how many self-play workers there are, if any, and their size."""
+        if not self._workers:
+            return
+        games = self._run.selfplay.engines * self._run.selfplay.games_per_engine
+        self._progress.say(
+            f"self-play: {counted(self._workers, 'worker')}, {counted(games, 'game')} per worker, "
+            f"on a machine with {counted(os.cpu_count() or 1, 'CPU core')}"
+        )
+
     def _report_services(self, services: Sequence[ServiceState]) -> None:
-        """Print once what each service runs on, and its sizes, of which some are automatic."""
+        """Print what each service runs on and its sizes, again if a restart changes them."""
         for service in services:
             figures, name = service.figures, service.name
             if not isinstance(figures, InferenceFigures | TrainerFigures) or not figures.runs_on:
                 continue
-            if name not in self._reported_services:
-                self._reported_services.add(name)
-                self._progress.say(f"{name}: {figures.runs_on}")
+            if self._reported_services.get(name) != figures.runs_on:
+                self._reported_services[name] = figures.runs_on
+                self._progress.say(printable(f"{name}: {figures.runs_on}"))
 
     def _warn_of_size(self, services: Sequence[ServiceState]) -> None:
         """Warn once that the network is too large for this machine's CPUs."""

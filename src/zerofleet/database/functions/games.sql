@@ -202,13 +202,13 @@ BEGIN
             d.reason, cardinality(d.action), worker_name, d.started_at, d.finished_at, d.moves,
             d.content_sha256, d.resign_threshold, d.plays_on,
             now() - greatest(d.finished_at - d.started_at, interval '0'),
-            -- A given game without any search came from a file.
-            CASE WHEN d.kind <> 'match' THEN coalesce(
+            -- Searches of `zerofleet import` have no priors: the moves are of a game from a file.
+            CASE WHEN d.kind = 'selfplay' OR d.kind = 'given' AND 0 < ANY (d.priors) THEN coalesce(
                 (
                     SELECT min(place) - 1 FROM unnest(d.simulations) WITH ORDINALITY AS s (n, place)
                     WHERE n > 0
                 ),
-                CASE d.kind WHEN 'selfplay' THEN cardinality(d.action) END
+                cardinality(d.action)
             ) END,
             -- Workers of an earlier version do not send it.
             coalesce(d.start, '')
