@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import importlib
 import json
 import shutil
@@ -183,9 +184,10 @@ def _complete_folder(folder: Path) -> Generator[Path]:
 
 
 def _cannot_write(folder: Path, error: OSError) -> ConfigError:
+    full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
     return ConfigError(
         f"cannot write to --folder {folder}: {error.strerror or error}. Nothing was written: "
-        "make room, or give another folder"
+        + ("make room, or give another folder" if full else "give another folder")
     )
 
 

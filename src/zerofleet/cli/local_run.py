@@ -455,7 +455,7 @@ class LocalRun:
         self._lost = ""
         self._slow_looks = 0
         self._warned_of_size = False
-        self._reported_services = dict[str, str]()  # what each runs on, by its name
+        self._reported_services = dict[str, str]()  # text by name
         self._told_of_budget = False
 
     def go(self, database_url: str | None, redis_url: str | None, start: Start) -> bool:
