@@ -27,7 +27,7 @@ from zerofleet.errors import ConfigError, RecordRejectedError, ZerofleetError
 from zerofleet.fleet.report import counted
 from zerofleet.games import State
 from zerofleet.games.game_board import GameBoard, board_of
-from zerofleet.games.notation import move_number, player_names, whole_number
+from zerofleet.games.notation import move_numbers, player_names, whole_number
 from zerofleet.services.dashboard.board import Board, flip_button, require_known
 from zerofleet.services.dashboard.candidates import (
     Candidate,
@@ -371,9 +371,9 @@ class GameView:
         """Draw the actions, each a link to its position, with blunders marked."""
         self._moves.clear()
         with self._moves:
-            for ply, word in enumerate(self._walked.words):
+            numbers = move_numbers(self._walked.played.game, self._walked.played.start)
+            for ply, (word, number) in enumerate(zip(self._walked.words, numbers, strict=False)):
                 mark = " ?" if ply in self._blunders else ""
-                number = move_number(self._walked.played.game, ply, self._walked.played.start)
                 button = ui.button(f"{number} {word}{mark}", on_click=partial(self.seek, ply + 1))
                 button.props("flat dense no-caps")
 

@@ -15,7 +15,7 @@ from functools import partial
 from zerofleet.errors import ConfigError
 from zerofleet.games import State, format_actions
 from zerofleet.games.game_board import GameBoard, board_of
-from zerofleet.games.notation import move_number
+from zerofleet.games.notation import move_numbers
 from zerofleet.services.dashboard.board import Board, BoardMark, flip_button, require_known
 from zerofleet.services.dashboard.charts import (
     BLUE,
@@ -353,8 +353,9 @@ class OpeningsView:
         self._line.clear()
         state = State(self._game_board.game)
         with self._line:
-            for ply, action in enumerate(self._actions):
-                words = f"{move_number(self._game_board.game, ply)} {state.action_to_san(action)}"
+            numbers = move_numbers(self._game_board.game)
+            for ply, (action, number) in enumerate(zip(self._actions, numbers, strict=False)):
+                words = f"{number} {state.action_to_san(action)}"
                 state.apply(action)
                 button = ui.button(words, on_click=partial(self._cut, ply + 1))
                 button.props("flat dense no-caps")

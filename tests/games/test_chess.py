@@ -24,6 +24,7 @@ from hypothesis import strategies as st
 from zerofleet_core import GameColumns, ReplayBuffer, SearchConfig, SelfPlay, random_start
 
 from zerofleet import games
+from zerofleet.database import add_to_buffer
 from zerofleet.errors import ConfigError
 from zerofleet.games import State
 
@@ -244,15 +245,7 @@ def test_games_of_chess960_are_learnt_from_their_start() -> None:
     assert starts != [game.start for game in play_960(4, 40)]
     for game in games:
         buffer = ReplayBuffer("chess(chess960=true,max_length=8)", 100, 10)
-        buffer.add(
-            game.action,
-            game.result,
-            game.full_search,
-            game.offsets,
-            game.legal_actions,
-            game.policy_weights,
-            start=game.start,
-        )
+        add_to_buffer(buffer, game)
         played = [
             State(GAME960, game.action[:ply].tolist(), game.start)
             for ply in range(len(game.action))

@@ -7,7 +7,7 @@ import pytest
 
 from tests.support.random_records import changed, random_record
 from zerofleet.config import RunConfig, run_from_values
-from zerofleet.database import Database, Submission
+from zerofleet.database import Database, Submission, add_to_buffer
 from zerofleet.database.window_games import AskedColumn, GameWindow
 from zerofleet.errors import StoreUnavailableError
 from zerofleet.games import spec
@@ -217,16 +217,7 @@ def test_targets_that_the_network_names_are_read(database: Database) -> None:
     for stored in database.read_games("test", 0, 100).games:
         assert stored.priors is None  # which only search_surprise needs
         game = submitted[stored.game_uid].columns
-        direct.add(
-            game.action,
-            game.result or 0,
-            game.full_search,
-            game.offsets,
-            game.legal_actions,
-            game.policy_weights,
-            root_value=game.root_value,
-            priors=game.priors,
-        )
+        add_to_buffer(direct, game)
     assert direct.positions == window.trained.positions > 50
     for ours, theirs in zip(
         window.sample(200, 3), direct.sample_with_auxiliary(200, 3), strict=True

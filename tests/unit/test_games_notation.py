@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from itertools import islice
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from zerofleet.database.finished_games import encode_submissions
 from zerofleet.errors import ConfigError, IllegalActionError
 from zerofleet.games import State, format_actions, parse_actions
 from zerofleet.games.notation import (
-    move_number,
+    move_numbers,
     numbered_moves,
     player_letters,
     player_names,
@@ -265,6 +266,6 @@ def test_moves_have_numbers(game: str, start: str, words: list[str], shown: str)
 
 
 def test_a_single_move_has_the_number_of_its_player() -> None:
-    assert [move_number("chess", ply) for ply in range(3)] == ["1.", "1...", "2."]
-    assert [move_number("tic_tac_toe", ply) for ply in range(3)] == ["1.", "2.", "3."]
-    assert move_number("chess", 1, LATE) == "58."
+    assert list(islice(move_numbers("chess"), 3)) == ["1.", "1...", "2."]
+    assert list(islice(move_numbers("tic_tac_toe"), 3)) == ["1.", "2.", "3."]
+    assert list(islice(move_numbers("chess", LATE), 2))[1] == "58."

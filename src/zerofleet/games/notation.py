@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import count
 
 import numpy as np
 from zerofleet_core import State, game_spec
@@ -50,22 +51,21 @@ def player_names(game: str) -> tuple[str, str]:
     return _PLAYER_NAMES.get(_family(game), UNNAMED_PLAYERS)
 
 
-def move_number(game: str, ply: int, start: str = "") -> str:
-    """Return the number of a move, as players of the game write it.
+def move_numbers(game: str, start: str = "") -> Iterator[str]:
+    """Return an endless iterator over the numbers of moves, as players of the game write them.
 
     Chess counts White's move and Black's reply as one: ``3.`` for White, ``3...`` for Black. The
     other games count each move.
 
     Args:
         game: game name.
-        ply: number of moves between the start position and this move.
         start: start position of the game; empty: the usual one.
     """
     if not is_chess(game):
-        return f"{ply + 1}."
+        return (f"{number}." for number in count(1))
     _, to_play, *_, full_move = State(game, [], start).setup_text().split()
-    half_moves = 2 * int(full_move) + (to_play == "b") + ply
-    return f"{half_moves // 2}{'...' if half_moves % 2 else '.'}"
+    first = 2 * int(full_move) + (to_play == "b")
+    return (f"{half // 2}{'...' if half % 2 else '.'}" for half in count(first))
 
 
 def numbered_moves(game: str, words: Iterable[str], start: str = "") -> str:
@@ -75,8 +75,7 @@ def numbered_moves(game: str, words: Iterable[str], start: str = "") -> str:
     move.
     """
     shown: list[str] = []
-    for ply, word in enumerate(words):
-        number = move_number(game, ply, start)
+    for word, number in zip(words, move_numbers(game, start), strict=False):
         is_reply = bool(shown) and number.endswith("...")
         shown.append(word if is_reply else f"{number}\N{NO-BREAK SPACE}{word}")
     return " ".join(shown)

@@ -15,7 +15,7 @@ from zerofleet_core import State
 
 from zerofleet.errors import ConfigError, InvalidRequestError
 from zerofleet.games.chess import centipawns, is_chess, is_chess960
-from zerofleet.games.notation import move_number
+from zerofleet.games.notation import move_numbers
 
 MAX_CHARACTERS = 1 << 26
 """Longest text that is read: some 50,000 games."""
@@ -87,10 +87,11 @@ def write_pgn(played: PgnGame) -> str:
     require_pgn(played.game)
     state = State(played.game, start=played.start)
     words: list[str] = []
-    for ply, action in enumerate(played.actions):
+    numbers = move_numbers(played.game, played.start)
+    for ply, (action, number) in enumerate(zip(played.actions, numbers, strict=False)):
         follows_move = bool(words) and not words[-1].endswith("}")
         if state.to_play == 0 or not follows_move:
-            words.append(move_number(played.game, ply, played.start))
+            words.append(number)
         words.append(state.action_to_san(action))
         state.apply(action)
         value = played.values[ply + 1] if ply + 1 < len(played.values) else None
