@@ -295,6 +295,29 @@ def connect_four_hour() -> Drawing:
     return drawing
 
 
+def chess_hours() -> Drawing:
+    """Draw the mistakes of a run of chess over its CPU time."""
+    rows = rows_of("chess-hours")
+    plot = Plot(
+        Drawing(
+            "Chess: four hours on two CPU cores",
+            "Share of test positions with a mistake: endgames judged by tables, and missed mates",
+        ),
+        Axis("CPU-hours of training", 0, 6, range(0, 7)),
+        Axis("mistakes", 2, 64, (2, 4, 8, 16, 32, 64), log=True, unit="%"),
+    )
+    plot.lines(
+        [
+            Series("mates in 1 to 3, with search", "orange", points(rows, "cpu_hours", "mates")),
+            Series(
+                "endgames, network only", "grey", points(rows, "cpu_hours", "endgames_network_only")
+            ),
+            Series("endgames, with search", "blue", points(rows, "cpu_hours", "endgames")),
+        ]
+    )
+    return plot.drawing
+
+
 def peers() -> Drawing:
     """Draw the mistakes of three programs over CPU time."""
     rows = rows_of("peers")
@@ -574,6 +597,7 @@ def _only(rows: Rows, **wanted: str) -> Rows:
 
 PLOTS: dict[str, Callable[[], Drawing]] = {
     "connect-four-hour": connect_four_hour,
+    "chess-hours": chess_hours,
     "go9": go9,
     "peers": peers,
     "settings": settings,
