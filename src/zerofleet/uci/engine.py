@@ -157,7 +157,7 @@ class ChessEngine:
         try:
             start, actions, state = _replayed(self._description.game, parse_position(words))
         except (ZerofleetError, ValueError) as error:
-            # A move for the old position would be wrong, so `go` answers none until then.
+            # A move for the old position would be wrong, so `go` answers none until a valid one.
             self._refusal = str(error)
             raise UciError(str(error)) from error
         self._start, self._actions, self._state, self._refusal = start, actions, state, ""
