@@ -146,9 +146,11 @@ class EngineProcess:
                 f"{self.name} has not answered '{words}' in {seconds:g} s"
             ) from None
         except asyncio.LimitOverrunError as error:
-            raise EngineGoneError(f"{self.name} answers '{words}' with an endless line") from error
+            raise EngineGoneError(
+                f"{self.name} answers '{words}' with a line that is too long"
+            ) from error
         except (OSError, asyncio.IncompleteReadError, ValueError) as error:
-            raise EngineGoneError(f"{self.name} ended at '{words}'") from error
+            raise EngineGoneError(f"{self.name} ended during '{words}'") from error
 
 
 async def _leave(process: Process) -> None:

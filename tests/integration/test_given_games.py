@@ -653,9 +653,9 @@ def test_bad_games_of_pgn_are_refused_or_skipped(
     status, said = import_files(database_url, path, file, "--skip-bad")
     assert status == 0, said
     assert "skipped 4 of 7 games" in said
-    assert "'Ke3' is no legal move there" in said
+    assert "'Ke3' is not a legal move" in said
     assert "move 2 of White" in said
-    assert "'atomic' is not played here" in said
+    assert "'atomic' is not supported" in said
     assert "the result is 'White won', and by the rules 'Black won'" in said
     assert database.count_games("new", "given") == 3
 

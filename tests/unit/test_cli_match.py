@@ -2,7 +2,7 @@
 
 import pytest
 
-from zerofleet.cli.match import player_names
+from zerofleet.cli.match import stored_names
 from zerofleet.errors import ConfigError
 from zerofleet.match.play_match import score_interval
 from zerofleet.verdict import Pair
@@ -26,19 +26,19 @@ def interval(*scores: tuple[float, float]) -> tuple[float, float]:
 def test_beside_a_precision_a_version_means_fp32(
     given: tuple[str, str], stored: tuple[str, str]
 ) -> None:
-    assert player_names(*given) == stored
+    assert stored_names(*given) == stored
 
 
 @pytest.mark.parametrize("name", ["", "0", "12/int4", "gnugo:11", "best"])
 def test_a_name_that_is_none_is_refused_with_those_there_are(name: str) -> None:
     with pytest.raises(ConfigError, match=f"'{name}' is not a player: give a version"):
-        player_names("12", name)
+        stored_names("12", name)
 
 
 @pytest.mark.parametrize(("player", "opponent"), [("12", "12"), ("12/fp32", "12")])
 def test_no_player_plays_itself(player: str, opponent: str) -> None:
     with pytest.raises(ConfigError, match="cannot play against itself"):
-        player_names(player, opponent)
+        stored_names(player, opponent)
 
 
 def test_few_pairs_leave_room_for_chance() -> None:

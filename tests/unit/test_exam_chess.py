@@ -26,13 +26,13 @@ from zerofleet.exam.chess_endings import (
     plies_to_mate,
     won_positions,
 )
-from zerofleet.exam.chess_positions import ChessKind, chess_sample
+from zerofleet.exam.chess_positions import ChessPositionKind, chess_sample
 from zerofleet.exam.examined_player import ExaminedPlayer
 from zerofleet.exam.sample import LabelledPosition
 from zerofleet.prediction import Prediction
 
 GAME = "chess"
-KINDS: tuple[ChessKind, ...] = ("endgames", "mates")
+KINDS: tuple[ChessPositionKind, ...] = ("endgames", "mates")
 ACTIONS = game_spec(GAME).num_actions
 
 
@@ -55,7 +55,7 @@ def followers(state: State) -> Iterator[State]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_position_is_legal_and_allows_an_error(kind: ChessKind) -> None:
+def test_every_position_is_legal_and_allows_an_error(kind: ChessPositionKind) -> None:
     """That each position has a sign for each legal move is checked where they are read."""
     positions = chess_sample(GAME, kind)
     assert len(positions) == {"endgames": 2000, "mates": 500}[kind]
@@ -161,14 +161,14 @@ class KnowsTheSample:
         return Prediction(np.stack(logits), np.zeros(len(logits), np.float32), 1)
 
 
-async def result_of(kind: ChessKind, sign: int, game: str = GAME) -> ExamResult:
+async def result_of(kind: ChessPositionKind, sign: int, game: str = GAME) -> ExamResult:
     sample = chess_sample(GAME, kind, 200)
     predictor = KnowsTheSample(sample, sign)
     return await examine(game, predictor, num_simulations=1, positions=200, kind=kind)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_perfect_worst_and_random_play(kind: ChessKind) -> None:
+async def test_perfect_worst_and_random_play(kind: ChessPositionKind) -> None:
     perfect = await result_of(kind, 1)
     assert (perfect.kind, perfect.positions, perfect.errors) == (kind, 200, 0)
     assert (perfect.prior_errors, perfect.wrong_answers) == (0, ())

@@ -235,7 +235,7 @@ def test_othello_passes_only_where_it_must() -> None:
 
 
 def test_huge_komi_is_no_game() -> None:
-    with pytest.raises(InvalidRequestError, match="is not played here"):
+    with pytest.raises(InvalidRequestError, match="is not supported"):
         sgf.read("(;SZ[9]KM[90000])")
 
 

@@ -25,7 +25,7 @@ async def test_commands_are_answered_in_turn() -> None:
 async def test_a_program_that_ends_says_so() -> None:
     async with GtpClient(ENGINE) as engine:
         for command in ("dies", "clear_board"):
-            with pytest.raises(EngineGoneError, match=f"ended at '{command}'"):
+            with pytest.raises(EngineGoneError, match=f"ended during '{command}'"):
                 await engine.send(command)
 
 

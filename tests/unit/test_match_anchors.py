@@ -178,7 +178,7 @@ async def test_a_program_that_ends_again_ends_the_match(tmp_path: Path) -> None:
         outside = GtpPlayer(
             "tic_tac_toe", ["sh", "-c", script], ["clear_board"], programs, asyncio.Semaphore(1)
         )
-        with pytest.raises(EngineGoneError, match="sh ended at 'genmove black'"):
+        with pytest.raises(EngineGoneError, match="sh ended during 'genmove black'"):
             await outside.choose((0, 0), [])
     assert len((tmp_path / "began").read_text()) == 2
 

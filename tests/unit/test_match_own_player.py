@@ -132,7 +132,7 @@ async def test_a_player_that_ends_is_started_once_more(
     monkeypatch.setenv("ZEROFLEET_DATABASE_URL", "postgresql://secret@host/name")
     async with AsyncExitStack() as stack:
         assert await player(stack, "EndsOnce").choose((0, 0), [4]) == 0
-        with pytest.raises(EngineGoneError, match=r":Ends ended at 'choose \[\"\", \[4\]\]'"):
+        with pytest.raises(EngineGoneError, match=r":Ends ended during 'choose \[\"\", \[4\]\]'"):
             await player(stack, "Ends").choose((0, 0), [4])
 
 

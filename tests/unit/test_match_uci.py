@@ -26,7 +26,7 @@ from zerofleet.games import State
 from zerofleet.match.anchors import RandomPlayer, anchor_player, why_absent, why_unsuited
 from zerofleet.match.play_match import GaveUp, draw_openings
 from zerofleet.match.program_players import UciPlayer
-from zerofleet.uci.chess_program import UciClient, UciOption
+from zerofleet.uci.client import UciClient, UciOption
 
 PROGRAM = Path(__file__).with_name("uci_program.py")
 CHESS = "chess"
@@ -93,8 +93,8 @@ def test_a_name_has_a_program_its_options_and_the_limits_of_a_move() -> None:
         ("gtp:gnugo 'a", "no closing quotation"),
         ("uci:stockfish?nodes", "'nodes' is not OPTION=VALUE"),
         ("uci:stockfish?=1", "'=1' is not OPTION=VALUE"),
-        ("uci:stockfish?Hash=1&Hash=2", "'Hash' stands twice"),
-        ("uci:stockfish?nodes=0", "nodes is '0': give a whole number above 0"),
+        ("uci:stockfish?Hash=1&Hash=2", "'Hash' is given twice"),
+        ("uci:stockfish?nodes=0", "nodes is '0': give a whole number from 1 to 1,000,000,000"),
         ("uci:stockfish?movetime=1.5", "movetime is '1.5'"),
     ],
 )
@@ -327,10 +327,14 @@ async def test_a_program_that_ends_is_started_once_more(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("uci", "go", "reason"),
     [
-        ("echo uciok", "exit", "ended at 'go nodes 10000'"),
+        ("echo uciok", "exit", "ended during 'go nodes 10000'"),
         ("echo uciok", "sleep 600", "has not answered 'go nodes 10000' in 2 s"),
         ("echo uciok", "yes info string no end", "has not answered 'go nodes 10000' in 2 s"),
-        ("echo uciok", "yes | tr -d '\\n'", "answers 'go nodes 10000' with an endless line"),
+        (
+            "echo uciok",
+            "yes | tr -d '\\n'",
+            "answers 'go nodes 10000' with a line that is too long",
+        ),
         ("sleep 600", "exit", "has not answered 'uci' in 2 s"),
     ],
 )

@@ -69,13 +69,13 @@ def test_several_games_and_no_result() -> None:
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ("1. e4 e5\n2. Ke3 *", "line 2 of the PGN, move 2 of White: 'Ke3' is no legal move there"),
-        ("1. e4 Qh9 *", "line 1 of the PGN, move 1 of Black: 'Qh9' is no legal move there"),
-        ("1. e4 {no end", "line 1 of the PGN: the comment has no end"),
-        ("1. e4\n(1. d4", "line 2 of the PGN: the variation has no end"),
-        ("1. e4 } *", "line 1 of the PGN: '}' has no beginning"),
+        ("1. e4 e5\n2. Ke3 *", "line 2 of the PGN, move 2 of White: 'Ke3' is not a legal move"),
+        ("1. e4 Qh9 *", "line 1 of the PGN, move 1 of Black: 'Qh9' is not a legal move"),
+        ("1. e4 {no end", "line 1 of the PGN: the comment is not closed"),
+        ("1. e4\n(1. d4", "line 2 of the PGN: the variation is not closed"),
+        ("1. e4 } *", "line 1 of the PGN: unexpected '}'"),
         ('[White "A]\n\n1. e4 *', 'line 1 of the PGN: a tag is not of the form [Name "value"]'),
-        ('[Variant "Atomic"]\n\n1. e4 *', "the variant 'atomic' is not played here"),
+        ('[Variant "Atomic"]\n\n1. e4 *', "the variant 'atomic' is not supported"),
         ('[Variant "Chess960"]\n\n1. e4 *', "the game is Chess960; the model plays 'chess'"),
         ('[FEN "8/8"]\n\n1. e4 *', "line 1 of the PGN: FEN: "),
         (

@@ -15,7 +15,7 @@ from zerofleet_core import State, game_spec
 from zerofleet.engine_lines import EngineOptions
 from zerofleet.errors import InferenceUnavailableError
 from zerofleet.rpc.player_service import PlayerDescription, SearchChild, SearchOptions, SearchTable
-from zerofleet.uci.chess_engine import ChessEngine
+from zerofleet.uci.engine import ChessEngine
 
 GAME = "chess"
 MATE = "7k/5Q2/6K1/8/8/8/8/8 w - - 0 1"  # 1. Qg7 mates
@@ -193,11 +193,11 @@ async def test_several_lines() -> None:
         ("setoption name MultiPV value 0", "MultiPV is '0': give 1 to 500"),
         ("setoption name MultiPV value many", "MultiPV is 'many': give 1 to 500"),
         ("setoption name UCI_Chess960 value true", "the model plays standard chess only"),
-        ("setoption name Hash value 16", "unknown option 'hash'"),
+        ("setoption name Hash value 16", "unknown option 'hash': `uci` lists the options"),
         ("setoption Hash", "setoption: give name NAME value VALUE"),
         ("position here", "position 'here': give startpos or fen FEN, then moves"),
         ("position fen 8/8", "info string "),
-        ("position startpos moves e2e4 e2e4", "'e2e4' is no legal move after 1 plies"),
+        ("position startpos moves e2e4 e2e4", "'e2e4' is not a legal move after 1 plies"),
     ],
 )
 async def test_wrong_input(line: str, complaint: str) -> None:
@@ -211,7 +211,7 @@ async def test_a_move_for_wrong_limits() -> None:
     player = FirstLegal()
     text = await said("go nodes few", "go searchmoves e2e5 e2e4", player=player)
     assert "info string go nodes 'few': give a whole number\n" in text
-    assert "info string 'e2e5' is no legal move after 0 plies\n" in text
+    assert "info string 'e2e5' is not a legal move after 0 plies\n" in text
     assert text.count("bestmove ") == 2
     assert player.actions == [[], [State(GAME).string_to_action("e2e4")]]
 

@@ -92,12 +92,12 @@ def exam(
         int | None,
         typer.Option(
             min=1,
-            help="Games against each solver with each colour; Connect Four. From each won ending; "
-            "chess.",
+            help="Connect Four: games with each colour, for each way in which the solver plays. "
+            "Chess: games from each won ending.",
         ),
     ] = None,
     gnugo: Annotated[
-        int | None, typer.Option(min=2, help="Games against each level of GNU Go; Go.")
+        int | None, typer.Option(min=2, help="Go: games against each level of GNU Go.")
     ] = None,
     gnugo_level: Annotated[
         list[int] | None,
@@ -107,15 +107,22 @@ def exam(
 ) -> None:
     """Measure how often a model makes mistakes, as a table.
 
-    tic_tac_toe and small games in Python: all lines of play of the opponent, as both colours; an
-    error is a line lost by a mistake. connect_four: fixed samples of positions, of random play and
-    near good play; an error is an action with a worse outcome than the best one. --perfect-play
-    adds whole games against the solver, which plays evenly among its best actions or resists
-    longest. othello: a sample of positions with 6 to 12 empty squares. chess: positions with three
-    or four men, and forced mates in one to three moves, with the errors by material and by length
-    of the mate. --perfect-play adds games from won endings (KQK, KRK, KBBK, KPK) against the best
-    defence. Go: --gnugo plays whole games against GNU Go. Results of whole games are stored in the
-    table exams.
+    tic_tac_toe and small games in Python: all lines of play of the opponent, as both colours. An
+    error is a line that the model loses by a mistake.
+
+    connect_four: fixed samples of positions, of random play and near good play. An error is an
+    action with a worse outcome than the best one. --perfect-play adds whole games against the
+    solver, which plays evenly among its best actions or resists longest.
+
+    othello: a sample of positions with 6 to 12 empty squares.
+
+    chess: endgames with three or four men, and forced mates in one to three moves. Errors are also
+    counted by material and by length of the mate. --perfect-play adds games from won endings (KQK,
+    KRK, KBBK, KPK) against the best defence.
+
+    go: --gnugo plays whole games against GNU Go.
+
+    Results of whole games are stored in the table exams.
     """
     from zerofleet import games
     from zerofleet.config import ProcessSettings, read_settings

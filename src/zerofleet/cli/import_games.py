@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from zerofleet.database import Submission
-    from zerofleet.games.recorded_games import FileGame, PassedOver
+    from zerofleet.games.recorded_games import FileGame, SkippedGames
 
 _BATCH_GAMES = 100
 _WORKER = "import"
@@ -69,12 +69,12 @@ def import_games(
     If ZEROFLEET_DATABASE_URL is set, the run belongs to that fleet. The command needs the owner's
     rights there.
     """
-    from zerofleet.games.recorded_games import PassedOver, read_files
+    from zerofleet.games.recorded_games import SkippedGames, read_files
 
     new = NewRun.of_options(run_file, override, data, database_url, password_file)
     game = new.run.game.name
     with resumable("import"):
-        bad = PassedOver(raises=not skip_bad)
+        bad = SkippedGames(raises=not skip_bad)
         found = list(read_files(files, game, bad))  # all, before anything is written
         _say_bad(bad, len(found))
         if not found:
@@ -189,7 +189,7 @@ def _names(files: Sequence[Path]) -> str:
     return f"{names} and {more:,} more" if more > 0 else names
 
 
-def _say_bad(bad: PassedOver, good: int) -> None:
+def _say_bad(bad: SkippedGames, good: int) -> None:
     if not bad.number:
         return
     kinds = ", ".join(f"{count:,} {kind}" for kind, count in bad.reasons.most_common())

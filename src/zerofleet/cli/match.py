@@ -46,7 +46,9 @@ def match(
     ] = 40,
     openings: Annotated[
         Path | None,
-        typer.Option(help="Opening book: a start position a line, or SGF games of Go or Othello."),
+        typer.Option(
+            help="Opening book: a start position (or EPD) per line, or games as SGF or PGN."
+        ),
     ] = None,
     data: DataOption = None,
     database_url: Annotated[
@@ -80,7 +82,7 @@ def match(
     from zerofleet.config import load_run
     from zerofleet.local.stores import joined
 
-    names = player_names(player, opponent)
+    names = stored_names(player, opponent)
     if database_url is not None:
         if run_file is None:
             raise ConfigError("--database-url needs the run file too, for the name of the run")
@@ -112,8 +114,8 @@ def _book(run: RunConfig, path: Path | None) -> list[str]:
     return [] if path is None else read_book(path, run.game.name)
 
 
-def player_names(player: str, opponent: str) -> tuple[str, str]:
-    """Return the names of two players as they are stored.
+def stored_names(player: str, opponent: str) -> tuple[str, str]:
+    """Return the names of two players as the database stores them.
 
     Raises:
         ConfigError: a name is not a player's, or both are the same.
@@ -134,7 +136,7 @@ def player_names(player: str, opponent: str) -> tuple[str, str]:
                 f"(12/fp32, 12/int8, 12/fp16), {ANCHORS}"
             ) from error
     if any(model is not None and model.precision for model in models):
-        # either may be answered in that very precision
+        # Without a precision, either may answer in the same one.
         player, opponent = (f"{n}/fp32" if n.isdecimal() else n for n in (player, opponent))
     if player == opponent:
         raise ConfigError(f"'{player}' cannot play against itself: name another opponent")

@@ -24,7 +24,7 @@ def pgn(
 ) -> None:
     """Write stored games of chess as PGN, with the search's values as comments.
 
-    The comments have the form of lichess, such as [%eval 0.35]: pawns for White.
+    The comments have the form that lichess uses, in pawns from White's side: [%eval 0.35].
 
     Games whose searches were dropped ([retention] of the run file) have no comments.
     """

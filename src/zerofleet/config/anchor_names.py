@@ -60,7 +60,7 @@ class EngineName:
             if not (key and equals and value):
                 raise ValueError(f"{_quoted(name)}: '{pair}' is not OPTION=VALUE")
             if key in options or key in limits:
-                raise ValueError(f"{_quoted(name)}: '{key}' stands twice")
+                raise ValueError(f"{_quoted(name)}: '{key}' is given twice")
             if key in _LIMITS:
                 limits[key] = _number(name, key, value)
             else:
@@ -101,7 +101,9 @@ def _command(name: str, text: str) -> str:
 def _number(name: str, key: str, text: str) -> int:
     number = int(text) if text.isascii() and text.isdecimal() and len(text) < 12 else 0
     if not 0 < number <= _MOST:
-        raise ValueError(f"{_quoted(name)}: {key} is '{text}': give a whole number above 0")
+        raise ValueError(
+            f"{_quoted(name)}: {key} is '{text}': give a whole number from 1 to {_MOST:,}"
+        )
     return number
 
 

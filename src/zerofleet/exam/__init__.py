@@ -1,7 +1,6 @@
 """The exam: a player's error rate where perfect play is known.
 
-Perfect play is known here for two games, and for some positions of two others. Their exams differ
-with their sizes:
+Perfect play is known for all positions of two games, and for some positions of two others:
 
 - **tic_tac_toe** (``exam/lines.py``): the player meets every line of play that an opponent can
   choose, as both colours. A position of the exam is one finished game. An error is a game that the
@@ -15,7 +14,6 @@ with their sizes:
   forced mates in one to three moves. An error is a move with a worse outcome than the best one, or
   one that misses the shortest mate. Errors are also counted by material and by length of the mate.
   Whole games from won endings are in ``exam/chess_endings.py``.
-
 - **A game in Python**, if its class defines ``perfect_outcomes``: every line of play like
   tic-tac-toe, if it has at most 10,000 positions; else a sample of positions of random play.
 

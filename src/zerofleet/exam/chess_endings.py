@@ -1,9 +1,9 @@
 """Whole games of chess from won endings, against the best defence.
 
-The player has one of the materials in ``ENDINGS`` against a bare king, and a position that perfect
-play wins. The defender takes a draw where there is one. Otherwise it plays the move that delays the
-mate for as long as it can. The rules end a game after 50 moves without a pawn's move, so a player
-that makes no progress does not win.
+The player has one of the materials in ``ENDINGS`` against a bare king, in a position that perfect
+play wins. The defender takes a draw if it can. Otherwise it delays the mate as long as possible.
+The rules end a game after 50 moves without a pawn's move, so a player that makes no progress does
+not win.
 
 The number of plies to mate comes from retrograde analysis of all positions of a material
 (``EndingTable``). That takes a few seconds for each process.

@@ -21,14 +21,16 @@ from zerofleet_core import State, game_spec
 
 from zerofleet.exam.sample import SIGNS, LabelledPosition
 
-ChessKind = Literal["endgames", "mates"]
-_FILES: dict[ChessKind, Path] = {
+ChessPositionKind = Literal["endgames", "mates"]
+_FILES: dict[ChessPositionKind, Path] = {
     "endgames": Path(__file__).with_name("chess_endgames.txt"),
     "mates": Path(__file__).with_name("chess_mates.txt"),
 }
 
 
-def chess_sample(game: str, kind: ChessKind, size: int | None = None) -> list[LabelledPosition]:
+def chess_sample(
+    game: str, kind: ChessPositionKind, size: int | None = None
+) -> list[LabelledPosition]:
     """Return the first ``size`` positions of a kind, or all; the groups are mixed.
 
     Args:

@@ -1,4 +1,4 @@
-"""Chess for other programs: names of games, and values as centipawns."""
+"""Which games are chess, and values as chess programs show them: centipawns, win, draw and loss."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ _CENTIPAWN_SLOPE = 1.5637541897
 
 
 def is_chess(game: str) -> bool:
-    """Return whether a name is the core's chess with any rules."""
+    """Return whether a game is the built-in chess, with any rules."""
     return base_name(game).strip() == "chess"
 
 
 def is_chess960(game: str) -> bool:
-    """Return whether a name is Chess960: castling moves the king onto its rook."""
+    """Return whether a game is Chess960, in which castling moves the king onto its rook."""
     return is_chess(game) and "chess960=true" in game.replace(" ", "")
 
 
 def centipawns(value: float) -> int:
-    """Return the score of a value in [-1, 1]."""
+    """Return a value in [-1, 1] as a score in centipawns."""
     return round(_CENTIPAWN_SCALE * math.tan(_CENTIPAWN_SLOPE * max(-1.0, min(1.0, value))))
 
 

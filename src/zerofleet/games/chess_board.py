@@ -79,8 +79,8 @@ def checked_king(cells: Sequence[str], to_play: int) -> int | None:
     """Return the point of the king of the player to move if it is in check.
 
     Args:
-        cells: letter of Forsyth notation on each of the 64 points, row by row from the eighth rank;
-            any other text on empty ones.
+        cells: letter of Forsyth notation for each of the 64 squares, row by row from the eighth
+            rank; a text without letters for an empty square.
         to_play: 0 White, 1 Black.
     """
     king, theirs = ("K", str.lower) if to_play == 0 else ("k", str.upper)

@@ -16,7 +16,7 @@ from zerofleet.games.python_game import UNNAMED_PLAYERS, raise_failure_in
 
 _SHOWN = 200  # characters of a person's text in messages
 _ACTIONS_ARE_POINTS = ("go", "gomoku", "mnk", "othello", "tic_tac_toe")
-COLOURS = ("black", "white")  # by player
+GO_COLOURS = ("black", "white")  # by player, in SGF and GTP
 _BLACK_FIRST = ("Black", "White")
 _MARKS = ("X", "O")
 _PLAYER_NAMES = {
@@ -28,7 +28,7 @@ _PLAYER_NAMES = {
     "othello": _BLACK_FIRST,
     "tic_tac_toe": _MARKS,
 }
-# Pieces in a position's text whose letter the names do not tell.
+# Letters in a position's text, for games whose player names differ from them.
 _PLAYER_LETTERS = dict.fromkeys(("connect_four", "gomoku", "othello"), ("x", "o")) | {
     "go": ("X", "O")
 }
@@ -82,7 +82,7 @@ def numbered_moves(game: str, words: Iterable[str], start: str = "") -> str:
 
 
 def player_letters(game: str) -> tuple[str, str] | None:
-    """Return the letters of the players' pieces in a position's text, where no name tells them."""
+    """Return the letters of the players in a position's text; None if their names show them."""
     return _PLAYER_LETTERS.get(_family(game))
 
 
@@ -114,8 +114,8 @@ def checked_start(game: str, text: str) -> str:
 def parse_actions(game: str, text: str, start: str = "") -> list[int]:
     """Read a line of actions, separated by spaces, and check it under the rules.
 
-    Actions are written as the game prints them. Where the game's own notation is not a number, as
-    in tic-tac-toe, the number of an action does too: ``"b2 a1"`` and ``"4 0"`` are the same line.
+    Actions are in the game's notation. Numbers of actions are accepted too, unless the notation
+    itself is a number. In tic-tac-toe ``"b2 a1"`` and ``"4 0"`` are the same line.
 
     Args:
         game: game name.
@@ -246,7 +246,7 @@ def play_as(state: State, player: int, action: int, word: str = "") -> list[int]
 
 def _pass_turn(state: State, player: int) -> int:
     """Pass for the player whose turn it is, so that ``player`` moves next."""
-    other = COLOURS[state.to_play]
+    other = GO_COLOURS[state.to_play]
     try:
         passing = state.string_to_action("pass")
         state.apply(passing)

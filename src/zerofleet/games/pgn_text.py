@@ -1,6 +1,6 @@
 """Games of chess in Portable Game Notation (PGN; Edwards 1994).
 
-Comments, variations, glyphs and lines that begin with "%" are passed over. Moves are read in every
+The reader skips comments, variations, glyphs and lines that begin with "%". Moves are read in every
 form of standard algebraic notation and in UCI notation.
 """
 
@@ -37,7 +37,7 @@ _TOKEN = re.compile(r"[^\s(){};]+")
 
 @dataclass(frozen=True, slots=True)
 class PgnGame:
-    """A game of chess as actions, with its tags.
+    """A game of chess to write: its actions and tags.
 
     Args:
         game: name with its rules.
@@ -61,7 +61,7 @@ class PgnGame:
 
 @dataclass(frozen=True, slots=True)
 class ReadPgn:
-    """One game of a file."""
+    """A game that was read from a file."""
 
     game: str  # name with its rules
     actions: tuple[int, ...]
@@ -72,7 +72,7 @@ class ReadPgn:
 
 
 def require_pgn(game: str) -> None:
-    """Raise ``ConfigError`` for another game than chess."""
+    """Raise ``ConfigError`` unless the game is chess."""
     if not is_chess(game):
         raise ConfigError(f"PGN is for chess, not for '{game}'")
 
@@ -169,14 +169,15 @@ def _read_game(reader: _PgnText, game: str) -> ReadPgn:
 
 
 def _why(state: State) -> str:
-    return "comes after the end of the game" if state.is_terminal else "is no legal move there"
+    return "comes after the end of the game" if state.is_terminal else "is not a legal move"
 
 
 def _require_variant(tags: Mapping[str, str], game: str, line: int) -> None:
     variant = tags.get("Variant", "").strip().lower()
     if variant not in (*_STANDARD, *_CHESS960):
         raise InvalidRequestError(
-            f"line {line} of the PGN: the variant '{variant[:40]}' is not played here"
+            f"line {line} of the PGN: the variant '{variant[:40]}' is not supported, only standard "
+            "chess and Chess960"
         )
     # A FEN may hold an ordinary position of Chess960.
     if variant in _CHESS960 and not is_chess960(game):
@@ -230,7 +231,7 @@ class _PgnText:
             found = _TOKEN.match(self._text, self._at)
             if found is None:
                 raise InvalidRequestError(
-                    f"line {self.line} of the PGN: '{self._text[self._at]}' has no beginning"
+                    f"line {self.line} of the PGN: unexpected '{self._text[self._at]}'"
                 )
             where = self.line
             self._go_to(found.end())
@@ -245,7 +246,7 @@ class _PgnText:
                 return
 
     def _skip_variation(self) -> None:
-        """Go behind a variation and those inside it."""
+        """Go behind a variation and the variations inside it."""
         began, depth = self.line, 0
         while self._at < len(self._text):
             self._skip()
@@ -256,7 +257,7 @@ class _PgnText:
             depth += (character == "(") - (character == ")")
             if depth == 0:
                 return
-        raise InvalidRequestError(f"line {began} of the PGN: the variation has no end")
+        raise InvalidRequestError(f"line {began} of the PGN: the variation is not closed")
 
     def _skip(self) -> None:
         """Go behind white space, comments and escaped lines."""
@@ -264,7 +265,7 @@ class _PgnText:
         if found is not None:
             self._go_to(found.end())
         if self._text.startswith("{", self._at):
-            raise InvalidRequestError(f"line {self.line} of the PGN: the comment has no end")
+            raise InvalidRequestError(f"line {self.line} of the PGN: the comment is not closed")
 
     def _go_to(self, place: int) -> None:
         self.line += self._text.count("\n", self._at, place)

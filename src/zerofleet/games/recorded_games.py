@@ -1,7 +1,7 @@
 """Games from files, to learn from: SGF, PGN, or lines of actions, each with its result.
 
-The format follows from the file: ``.sgf`` and ``.pgn`` by name or by their first character,
-otherwise text with a game on each line.
+A file is PGN if its name ends in ``.pgn``. It is SGF if its name ends in ``.sgf`` or if its text
+begins with ``(``. Any other file is text with a game on each line.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ class FileGame:
 
 
 @dataclass(slots=True)
-class PassedOver:
-    """Games that cannot be learnt from.
+class SkippedGames:
+    """Games that were skipped, because nothing can be learnt from them.
 
     Args:
         raises: whether the first one is an error.
@@ -62,10 +62,10 @@ class PassedOver:
     """Number of games by kind of reason."""
 
     def add(self, where: str, reason: str, kind: str) -> None:
-        """Note a game.
+        """Count a game and remember the reason.
 
         Raises:
-            ConfigError: games are not to be passed over.
+            ConfigError: games must not be skipped.
         """
         if self.raises:
             raise ConfigError(f"{where}: {reason} (--skip-bad skips such games, and counts them)")
@@ -79,7 +79,7 @@ class _UnfinishedError(InvalidRequestError):
     """A game without a result."""
 
 
-def read_files(paths: Sequence[Path], game: str, bad: PassedOver) -> Iterator[FileGame]:
+def read_files(paths: Sequence[Path], game: str, bad: SkippedGames) -> Iterator[FileGame]:
     """Yield the games of files, each checked under the rules.
 
     A game without a result, with an illegal move, of another board size or komi, or without moves,
@@ -88,7 +88,7 @@ def read_files(paths: Sequence[Path], game: str, bad: PassedOver) -> Iterator[Fi
     Args:
         paths: the files, each read once.
         game: game with its rules.
-        bad: takes the games that are passed over.
+        bad: takes the games that are skipped.
 
     Raises:
         ConfigError: a file cannot be read, or ``bad`` refuses a game.
@@ -123,7 +123,7 @@ _Read = tuple[Sequence[int], str, int | None]
 
 
 def _games_of(
-    path: Path, content: bytes, game: str, bad: PassedOver
+    path: Path, content: bytes, game: str, bad: SkippedGames
 ) -> Iterator[tuple[str, Callable[[], _Read]]]:
     """Yield the place of each game of a file, and a function that reads it."""
     is_sgf = path.suffix.lower() == ".sgf" or content.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] == b"("
@@ -140,7 +140,7 @@ def _games_of(
 
 
 def _of_pgn(
-    path: Path, content: bytes, game: str, bad: PassedOver
+    path: Path, content: bytes, game: str, bad: SkippedGames
 ) -> Iterator[tuple[str, Callable[[], _Read]]]:
     def take(error: InvalidRequestError) -> None:
         bad.add(str(path), str(error), "not playable here")
@@ -154,7 +154,7 @@ def _of_pgn(
 
 
 def _of_sgf(
-    path: Path, content: bytes, game: str, bad: PassedOver
+    path: Path, content: bytes, game: str, bad: SkippedGames
 ) -> Iterator[tuple[str, Callable[[], _Read]]]:
     try:
         texts = sgf.split_games(sgf.decode(content))
@@ -171,7 +171,7 @@ def _of_sgf(
 
 
 def _of_lines(
-    path: Path, content: bytes, game: str, bad: PassedOver
+    path: Path, content: bytes, game: str, bad: SkippedGames
 ) -> Iterator[tuple[str, Callable[[], _Read]]]:
     try:
         lines = content.decode("utf-8-sig").splitlines()

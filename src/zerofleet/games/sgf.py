@@ -299,7 +299,7 @@ def _played(nodes: Sequence[Node], all_nodes: Sequence[Node], game: str) -> tupl
         size = game_spec(game).observation_shape[1]
         state = State(game)
     except ValueError as error:
-        raise InvalidRequestError(f"the SGF's game '{game}' is not played here: {error}") from error
+        raise InvalidRequestError(f"the SGF's game '{game}' is not supported: {error}") from error
     start, actions, setups = "", list[int](), 0
     for number, node in enumerate(nodes):
         if _sets_up(node):

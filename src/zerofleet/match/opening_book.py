@@ -20,10 +20,9 @@ _EPD_FIELDS = ("pieces", "side to move", "castling rights", "en passant")
 def read_book(path: Path, game: str) -> list[str]:
     """Return the start positions of an opening book, each once, in the order of the file.
 
-    A text file has a position on each line, in the game's notation; of chess also as EPD. Empty
-    lines and lines that begin with ``#`` are left out. A file of SGF games, of Go or Othello, has
-    the position at the end of each game's main line. A file of PGN games has the positions in the
-    same way.
+    A text file has a position on each line, in the game's notation; for chess also as EPD. Empty
+    lines and lines that begin with ``#`` are skipped. A file of SGF games (Go, Othello) or of PGN
+    games (chess) gives the final position of each game's main line.
 
     Raises:
         ConfigError: the file cannot be read, a position is wrong or the game is over in it; the

@@ -39,7 +39,8 @@ GameSoFar: TypeAlias = tuple[str, tuple[int, ...]]
 
 _T = TypeVar("_T")
 
-# this share of the pairs at once must be over before more begin, because they share their requests
+# More pairs begin only when one in this many slots is free, because pairs that begin together share
+# their requests.
 _REFILL_SHARE = 8
 _MOST_MISSES = 2_000  # draws in a row without a new position: the game has none left
 

@@ -17,12 +17,12 @@ from zerofleet.engine_process import EngineError, EngineGoneError, EngineProcess
 from zerofleet.games import State
 from zerofleet.games.chess import is_chess960
 from zerofleet.games.go import EMPTY, GoBoard, GoRules, is_go
-from zerofleet.games.notation import COLOURS
+from zerofleet.games.notation import GO_COLOURS
 from zerofleet.gtp.client import GtpClient
 from zerofleet.gtp.protocol import GtpError
 from zerofleet.match.play_match import ActionPlayer, GaveUp, Place, together
 from zerofleet.printable import printable, shortened
-from zerofleet.uci.chess_program import UciClient
+from zerofleet.uci.client import UciClient
 
 _log = structlog.get_logger()
 
@@ -75,7 +75,7 @@ def set_up_commands(game: str, start: str) -> list[str]:
         raise GtpError(f"GTP has no commands for a start position of {game}")
     state = State(game, [], start)
     return [
-        f"play {COLOURS[owner]} {state.action_to_string(point)}"
+        f"play {GO_COLOURS[owner]} {state.action_to_string(point)}"
         for point, owner in enumerate(GoBoard(state).stones.tolist())
         if owner != EMPTY
     ]
@@ -138,7 +138,7 @@ class GtpPlayer(ActionPlayer):
         refusal = await self._tell(client, known, state, actions)
         if refusal is not None:
             return GaveUp(refusal)
-        move = await client.send(f"genmove {COLOURS[state.to_play]}")
+        move = await client.send(f"genmove {GO_COLOURS[state.to_play]}")
         if move.lower() == "resign":
             return self._gave_up(actions)
         action, reason = _legal_action(state, move)
@@ -172,7 +172,7 @@ class GtpPlayer(ActionPlayer):
         for ply in range(len(known), len(actions)):
             move = state.action_to_string(actions[ply])
             try:
-                await client.send(f"play {COLOURS[(ply + last) % 2]} {move}")
+                await client.send(f"play {GO_COLOURS[(ply + last) % 2]} {move}")
             except GtpError as error:
                 return f"forfeit at ply {ply}: refused {move}: {error}"
             known.append(actions[ply])

@@ -64,7 +64,7 @@ class SearchLimits:
 
         Args:
             player: who is to move, 0 for White.
-            overhead: seconds that each move loses on its way to the controller.
+            overhead: seconds between the engine's answer and the controller's clock.
         """
         if self.move_seconds is not None:
             return max(_LEAST_SECONDS, self.move_seconds - overhead)
@@ -95,7 +95,7 @@ def parse_go(words: Sequence[str]) -> SearchLimits:
     """Read the arguments of ``go``; unknown words are skipped, as UCI demands.
 
     Raises:
-        UciError: a number is missing or is none.
+        UciError: a number is missing, or is not a whole number.
     """
     limits = SearchLimits()
     clocks: list[float | None] = [None, None]
@@ -115,7 +115,9 @@ def parse_go(words: Sequence[str]) -> SearchLimits:
         elif word == "movetime":
             limits = replace(limits, move_seconds=max(0, _number(word, rest)) / 1000)
         elif word in _SECONDS:
-            clocks[_SECONDS[word]] = max(0, _number(word, rest)) / 1000  # a late player has less
+            clocks[_SECONDS[word]] = (
+                max(0, _number(word, rest)) / 1000
+            )  # negative for a player whose time is over
         elif word in _INCREMENTS:
             increments[_INCREMENTS[word]] = max(0, _number(word, rest)) / 1000
         elif word in _COUNTS:

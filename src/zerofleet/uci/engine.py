@@ -74,7 +74,7 @@ class ChessEngine:
         self._version = options.version
         self._options = options.search
         self._say = say
-        self._set = ControllerOptions(chess960=is_chess960(description.game))
+        self._settings = ControllerOptions(chess960=is_chess960(description.game))
         self._start = ""  # FEN; empty: the usual start
         self._actions: list[int] = []
         self._state = State(description.game)
@@ -95,7 +95,7 @@ class ChessEngine:
 
     async def run(self, lines: asyncio.Queue[str | None]) -> None:
         """Answer line after line, until ``quit`` or the end (None)."""
-        # A search that fails for a reason that is not expected ends the engine, too.
+        # An unexpected error in a search ends the engine too.
         async with asyncio.TaskGroup() as self._searches:
             await self._run(lines)
 
@@ -103,7 +103,7 @@ class ChessEngine:
         try:
             while (line := await lines.get()) is not None:
                 words = line.split()
-                # UCI wants unknown words before a command skipped.
+                # UCI asks engines to skip unknown words before a command.
                 while words and words[0] not in (*self._commands, _QUIT):
                     words.pop(0)
                 if not words:
@@ -120,7 +120,7 @@ class ChessEngine:
     async def _uci(self, _: Sequence[str]) -> None:
         run, best = self._description.run, self._description.best
         version = best if self._version == BEST else self._version
-        chess960 = "true" if self._set.chess960 else "false"
+        chess960 = "true" if self._settings.chess960 else "false"
         self._say(
             f"id name zerofleet {__version__}, run {run}, model {version}\n"
             "id author the zerofleet project\n"
@@ -139,25 +139,25 @@ class ChessEngine:
     async def _setoption(self, words: Sequence[str]) -> None:
         name, value = parse_option(words)
         if name == "multipv":
-            self._set.lines = _spin("MultiPV", value, 1, _MOST_LINES)
+            self._settings.lines = _spin("MultiPV", value, 1, _MOST_LINES)
         elif name == "move overhead":
-            self._set.overhead = _spin("Move Overhead", value, 0, 10_000) / 1000
+            self._settings.overhead = _spin("Move Overhead", value, 0, 10_000) / 1000
         elif name == "uci_showwdl":
-            self._set.shows_chances = value.lower() == "true"
+            self._settings.shows_chances = value.lower() == "true"
         elif name == "uci_chess960":
             wanted = value.lower() == "true"
-            if wanted != self._set.chess960:
-                kind = "Chess960" if self._set.chess960 else "standard chess"
+            if wanted != self._settings.chess960:
+                kind = "Chess960" if self._settings.chess960 else "standard chess"
                 raise UciError(f"UCI_Chess960 = {value}: the model plays {kind} only")
         elif name not in ("uci_analysemode", "ponder"):
-            raise UciError(f"unknown option '{name[:40]}'")
+            raise UciError(f"unknown option '{name[:40]}': `uci` lists the options")
 
     async def _set_position(self, words: Sequence[str]) -> None:
         await self._drop_search()
         try:
             start, actions, state = _replayed(self._description.game, parse_position(words))
         except (ZerofleetError, ValueError) as error:
-            # A move for another position would be worse than none.
+            # A move for the old position would be wrong, so `go` answers none until a valid one.
             self._refusal = str(error)
             raise UciError(str(error)) from error
         self._start, self._actions, self._state, self._refusal = start, actions, state, ""
@@ -189,20 +189,20 @@ class ChessEngine:
             self._search.ponderhit()
 
     async def _ignored(self, _: Sequence[str]) -> None:
-        """Accept a command that changes nothing: no position is kept, and nothing is registered."""
+        """Accept a command that needs no answer here, such as ``ucinewgame``."""
 
     async def _drop_search(self) -> None:
-        """End a search that the controller has not stopped; its move is still answered."""
+        """End the search, if one is running, and send its ``bestmove``."""
         await self._stop(())
         self._search = None
 
     def simulations(self, limits: SearchLimits) -> int:
-        """Return the simulations after which a search ends at the latest."""
+        """Return the most simulations of a search with these limits."""
         most = self._description.max_analysis_simulations
         usual = self._options.get("simulations") or self._description.num_simulations
-        timed = limits.is_infinite or limits.is_ponder or limits.depth or limits.mate
-        timed = timed or limits.seconds(self._state.to_play, 0.0) is not None
-        return max(1, min(limits.nodes or (most if timed else usual), most))
+        is_open = limits.is_infinite or limits.is_ponder or limits.depth or limits.mate
+        is_open = is_open or limits.seconds(self._state.to_play, 0.0) is not None
+        return max(1, min(limits.nodes or (most if is_open else usual), most))
 
     def tables(self, limits: SearchLimits) -> AsyncGenerator[SearchTable]:
         """Start a search of the position."""
@@ -219,7 +219,7 @@ class ChessEngine:
         )
 
     def _root_actions(self, limits: SearchLimits) -> list[int]:
-        """Return the actions of ``searchmoves``; illegal ones are named and left out."""
+        """Return the actions of ``searchmoves``; skip illegal ones with a complaint."""
         actions: list[int] = []
         for name in limits.search_moves:
             try:
@@ -231,7 +231,9 @@ class ChessEngine:
     @property
     def style(self) -> InfoStyle:
         """Selection and format of the lines about a search."""
-        return InfoStyle(self._set.lines, self._set.shows_chances, self._names, self._mate_in)
+        return InfoStyle(
+            self._settings.lines, self._settings.shows_chances, self._names, self._mate_in
+        )
 
     def complain(self, error: ZerofleetError) -> None:
         """Tell the controller why something has no effect."""
@@ -248,8 +250,8 @@ class ChessEngine:
 
     @property
     def overhead(self) -> float:
-        """Seconds that each move loses on its way."""
-        return self._set.overhead
+        """Seconds between the engine's answer and the controller's clock."""
+        return self._settings.overhead
 
     def _names(self, actions: Sequence[int]) -> list[str]:
         """Return the moves of a line of play from the present position."""
@@ -261,7 +263,7 @@ class ChessEngine:
         return names
 
     def _mate_in(self, child: SearchChild) -> int | None:
-        """Return the moves until a proven mate."""
+        """Return the moves until a proven mate, negative if the player to move loses, or None."""
         if child.q_value is None or abs(child.q_value) != 1.0:
             return None
         state = self._state.copy()
@@ -277,9 +279,9 @@ class _RunningSearch:
     """The search of one ``go``, until its ``bestmove``.
 
     Args:
-        engine: whose position is searched.
-        limits: when it ends.
-        tasks: runs it.
+        engine: has the position.
+        limits: say when the search ends.
+        tasks: the group in which the search runs.
     """
 
     def __init__(self, engine: ChessEngine, limits: SearchLimits, tasks: asyncio.TaskGroup) -> None:
@@ -289,8 +291,8 @@ class _RunningSearch:
         self._began = time.monotonic()
         self._deadline = self._deadline_from(self._began)
         self._latest: SearchTable | None = None
-        self._told: SearchTable | None = None
-        self._told_at = self._began
+        self._shown: SearchTable | None = None
+        self._shown_at = self._began
         self._changed = asyncio.Event()  # stop or ponderhit
         self._stopped = False
         self._task = tasks.create_task(self._run())
@@ -302,7 +304,7 @@ class _RunningSearch:
         await self._task
 
     def ponderhit(self) -> None:
-        """The opponent played the expected move: from now on the clock counts."""
+        """Start the clock: the opponent has played the expected move."""
         self._limits = self._limits.without_ponder()
         self._deadline = self._deadline_from(time.monotonic())
         self._changed.set()
@@ -318,7 +320,7 @@ class _RunningSearch:
         try:
             while not self._is_over(reader):
                 left = None if self._deadline is None else self._deadline - time.monotonic()
-                # Without a table there is no move yet, whatever the clock or the controller says.
+                # Without a table there is no move yet, even after `stop` or at the end of the time.
                 if self._stopped or (left is not None and left <= 0):
                     left = _TABLE_SECONDS
                 change = asyncio.create_task(self._changed.wait())
@@ -349,8 +351,8 @@ class _RunningSearch:
                 async for table in tables:
                     self._latest = table
                     now = time.monotonic()
-                    if now - self._told_at >= _INFO_SECONDS:
-                        self._tell(table, now)
+                    if now - self._shown_at >= _INFO_SECONDS:
+                        self._show(table, now)
                     if self._reaches_depth(table):
                         return
             self._explain_end()
@@ -359,10 +361,10 @@ class _RunningSearch:
 
     def _explain_end(self) -> None:
         """Report why a search ended early, if nobody stopped it."""
-        table, asked = self._latest, self._engine.simulations(self._limits)
+        table, limit = self._latest, self._engine.simulations(self._limits)
         if table is None or self._style.mate_in(table.ranked[0]) is not None:
             return
-        if table.simulations < asked:
+        if table.simulations < limit:
             reason = "the result is proven, or the server has no memory for a larger tree"
         elif self._limits.nodes is None and self._is_open:
             reason = "the server's limit"
@@ -382,8 +384,8 @@ class _RunningSearch:
         mate = self._style.mate_in(best) if self._limits.mate else None
         return mate is not None and self._limits.mate is not None and 0 < mate <= self._limits.mate
 
-    def _tell(self, table: SearchTable, now: float) -> None:
-        self._told, self._told_at = table, now
+    def _show(self, table: SearchTable, now: float) -> None:
+        self._shown, self._shown_at = table, now
         lines = info_lines(table, now - self._began, self._style)
         self._engine.say("".join(f"{line}\n" for line in lines))
 
@@ -391,8 +393,8 @@ class _RunningSearch:
         if self._latest is None:
             self._engine.say(f"{_NO_MOVE}\n")
             return
-        if self._told is not self._latest:
-            self._tell(self._latest, time.monotonic())
+        if self._shown is not self._latest:
+            self._show(self._latest, time.monotonic())
         line = self._style.name_line(self._latest.ranked[0].principal_variation)
         ponder = f" ponder {line[1]}" if len(line) > 1 else ""
         self._engine.say(f"bestmove {line[0]}{ponder}\n")
@@ -401,8 +403,9 @@ class _RunningSearch:
 def _replayed(game: str, position: UciPosition) -> tuple[str, list[int], State]:
     """Return the start position and the actions for the server, and the position.
 
-    Chess programs let a game go on where a player has to claim the draw. Our rules end it there, so
-    it begins once more at that position, without the moves that count for the draw.
+    In chess programs a game continues until a player claims the draw. Our rules end it without a
+    claim. So the position becomes a new start position, with the half-move clock at 0 and no
+    earlier moves.
     """
     start, actions = position.fen, list[int]()
     state = State(game, start=start)
@@ -423,7 +426,7 @@ def _apply(state: State, name: str) -> int:
         action = state.string_to_action(name)
         state.apply(action)
     except ValueError as error:
-        raise UciError(f"'{name[:20]}' is no legal move after {state.ply} plies") from error
+        raise UciError(f"'{name[:20]}' is not a legal move after {state.ply} plies") from error
     return action
 
 

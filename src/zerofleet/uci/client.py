@@ -1,4 +1,4 @@
-"""A chess program that plays over the Universal Chess Interface on its standard streams."""
+"""A client of a chess engine that speaks the Universal Chess Interface on its standard streams."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class UciClient(EngineProcess):
         """Greet the engine and set its options.
 
         Raises:
-            EngineError: it has no such option, or the option does not take the value.
+            EngineError: the engine lacks an option, or the option refuses its value.
             EngineGoneError: it has ended, or does not answer in time.
         """
         declared = await self._greet()
@@ -98,7 +98,7 @@ class UciClient(EngineProcess):
         Args:
             position: arguments of ``position``.
             limits: arguments of ``go``.
-            seconds: how long to wait for it.
+            seconds: how long to wait for the move.
 
         Returns:
             The word after ``bestmove``, which may be any text; empty without one.
