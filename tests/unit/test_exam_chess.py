@@ -16,6 +16,7 @@ from zerofleet_core import State, game_spec
 from zerofleet.cli.exam import _examine, _ExamRequest, _InProcess
 from zerofleet.config import run_from_values
 from zerofleet.database import Database
+from zerofleet.errors import ConfigError
 from zerofleet.exam import ExamResult, examine, has_exam, position_kinds
 from zerofleet.exam.chess_endings import (
     ENDINGS,
@@ -267,6 +268,11 @@ async def test_won_endings_are_won_by_the_perfect_player_alone(material: str) ->
     assert worst.wins + worst.draws == 10
     assert worst.wins < 5
     assert 0 < worst.given_away <= 10
+
+
+def test_more_games_than_won_positions_are_refused() -> None:
+    with pytest.raises(ConfigError, match=r"1,000,000 games from won positions of KRK: it has"):
+        won_positions("KRK", 1_000_000, seed=1)
 
 
 def test_the_defender_resists_as_long_as_it_can() -> None:

@@ -250,6 +250,9 @@ async def test_a_draw_that_nobody_claims() -> None:
     player.asked.clear()
     await said(f"position startpos moves {knights} e2e4", "go", player=player)
     assert [len(actions) for _, actions, _ in player.asked] == [1]
+    player.asked.clear()
+    await said("position fen 7k/8/6K1/8/8/8/8/1R6 w - - 120 90", "go", player=player)
+    assert [start for start, _, _ in player.asked] == ["7k/8/6K1/8/8/8/8/1R6 w - - 0 90"]
 
 
 async def test_stop_ends_an_endless_search_at_once() -> None:
@@ -296,6 +299,7 @@ async def test_stop_before_the_first_table_ends_the_search_with_it() -> None:
         ("go nodes 100000", 24, 24, "go nodes 100000: the server searches at most 24"),
         ("go nodes 100000", 1_000_000, 100_000, "the search ended at 24 nodes: the result is"),
         ("go movetime 60000", 24, 24, "the search ended at 24 nodes: the server's limit"),
+        ("go depth 100", 24, 24, "the search ended at 24 nodes: the server's limit"),
         (
             "go movetime 60000",
             20_000,

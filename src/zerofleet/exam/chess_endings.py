@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 from zerofleet_core import State
 
+from zerofleet.errors import ConfigError
 from zerofleet.exam.examined_player import ExaminedPlayer
 from zerofleet.exam.solver_games import PerfectPlay
 
@@ -244,10 +245,18 @@ def won_positions(material: str, count: int, seed: int) -> list[str]:
         material: one of ``ENDINGS``.
         count: number of positions; all are different.
         seed: seed of the positions and of the stronger side's colour.
+
+    Raises:
+        ConfigError: the material has fewer such positions.
     """
     table = ending_table(material)
     generator = random.Random(f"{material} {seed}")
     found = np.flatnonzero(table.strong != UNKNOWN)
+    if count > len(found):
+        raise ConfigError(
+            f"{count:,} games from won positions of {material}: it has {len(found):,} of them. "
+            "Ask for fewer games."
+        )
     return [
         _fen(table, int(found[place]), generator.random() < 0.5)
         for place in generator.sample(range(len(found)), count)

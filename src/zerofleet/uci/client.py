@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import itertools
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -63,11 +64,15 @@ class UciOption:
         number = _whole_number(value)
         if number is None:
             return f"is '{value}': give a whole number"
-        if (self.least is not None and number < self.least) or (
-            self.most is not None and number > self.most
-        ):
-            return f"is {number}: give {self.least} to {self.most}"
-        return None
+        least = -math.inf if self.least is None else self.least
+        most = math.inf if self.most is None else self.most
+        if least <= number <= most:
+            return None
+        if self.most is None:
+            return f"is {number}: give at least {self.least}"
+        if self.least is None:
+            return f"is {number}: give at most {self.most}"
+        return f"is {number}: give {self.least} to {self.most}"
 
 
 class UciClient(EngineProcess):

@@ -56,6 +56,19 @@ class SearchLimits:
         """Return the limits after ``ponderhit``."""
         return replace(self, is_ponder=False)
 
+    def is_open(self, player: int) -> bool:
+        """Return whether the server's usual number of simulations does not end the search.
+
+        Args:
+            player: who is to move, 0 for White.
+        """
+        return (
+            self.is_infinite
+            or self.is_ponder
+            or bool(self.depth or self.mate)
+            or self.seconds(player, 0.0) is not None
+        )
+
     def seconds(self, player: int, overhead: float) -> float | None:
         """Return the time for this move; None without a clock.
 

@@ -200,8 +200,7 @@ class ChessEngine:
         """Return the most simulations of a search with these limits."""
         most = self._description.max_analysis_simulations
         usual = self._options.get("simulations") or self._description.num_simulations
-        is_open = limits.is_infinite or limits.is_ponder or limits.depth or limits.mate
-        is_open = is_open or limits.seconds(self._state.to_play, 0.0) is not None
+        is_open = limits.is_open(self._state.to_play)
         return max(1, min(limits.nodes or (most if is_open else usual), most))
 
     def tables(self, limits: SearchLimits) -> AsyncGenerator[SearchTable]:
@@ -366,16 +365,11 @@ class _RunningSearch:
             return
         if table.simulations < limit:
             reason = "the result is proven, or the server has no memory for a larger tree"
-        elif self._limits.nodes is None and self._is_open:
+        elif self._limits.nodes is None and self._limits.is_open(self._engine.to_play):
             reason = "the server's limit"
         else:
             return
         self._engine.say(f"info string the search ended at {table.simulations} nodes: {reason}\n")
-
-    @property
-    def _is_open(self) -> bool:
-        """Whether only the clock or ``stop`` ends the search."""
-        return self._limits.is_infinite or self._limits.is_ponder or self._deadline is not None
 
     def _reaches_depth(self, table: SearchTable) -> bool:
         best = table.ranked[0]
@@ -408,6 +402,10 @@ def _replayed(game: str, position: UciPosition) -> tuple[str, list[int], State]:
     earlier moves.
     """
     start, actions = position.fen, list[int]()
+    fields = start.split()
+    if len(fields) > _HALF_MOVES and _is_claimable(fields[_HALF_MOVES]):
+        fields[_HALF_MOVES] = "0"
+        start = " ".join(fields)
     state = State(game, start=start)
     for name in (*position.moves, None):
         if state.ending in _CLAIMED:
@@ -418,6 +416,11 @@ def _replayed(game: str, position: UciPosition) -> tuple[str, list[int], State]:
         if name is not None:
             actions.append(_apply(state, name))
     return start, actions, state
+
+
+def _is_claimable(half_moves: str) -> bool:
+    """Return whether the half-move clock of a FEN allows to claim a draw."""
+    return half_moves.isascii() and half_moves.isdecimal() and 100 <= int(half_moves[:4]) <= 999
 
 
 def _apply(state: State, name: str) -> int:
