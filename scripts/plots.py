@@ -303,7 +303,7 @@ def chess_hours() -> Drawing:
             "Chess: four hours on two CPU cores",
             "Share of test positions with a mistake: endgames judged by tables, and missed mates",
         ),
-        Axis("CPU-hours of training", 0, 6, range(0, 7)),
+        Axis("CPU-hours of training", 0, 6, range(7)),
         Axis("mistakes", 2, 64, (2, 4, 8, 16, 32, 64), log=True, unit="%"),
     )
     plot.lines(
