@@ -75,7 +75,9 @@ def test_an_anchors_plies_have_no_model(database: Database, epoch: int) -> None:
             "SELECT g.first_model, g.kind, r.remark FROM match_games AS r "
             "JOIN games AS g USING (game_uid)"
         ).one()
+        match_id = connection.exec_driver_sql("SELECT match_id FROM match_games").scalar_one()
     assert tuple(row) == (0, "match", "a remark of its own")
+    assert database.match_remarks(match_id) == ["a remark of its own"]
 
 
 def test_matches_rate_too_and_a_game_again_does_not(database: Database, epoch: int) -> None:

@@ -136,6 +136,7 @@ def test_a_name_alone_starts_no_program() -> None:
     )
     assert why_absent("uci:sh?Hash=1", CHESS, {"sh"}) is None
     assert why_absent("uci:sh", CHESS, None) is None
+    assert "/etc/passwd is no executable file" in (why_absent("uci:/etc/passwd", CHESS, None) or "")
     assert "nowhere is not on PATH" in (why_absent("uci:nowhere", CHESS, {"nowhere"}) or "")
 
 
@@ -161,7 +162,9 @@ def test_uci_is_for_chess() -> None:
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        ("UCI_Elo=1350", "has no option 'UCI_Elo': "),
+        ("Contempt=1", "has no option 'Contempt': "),
+        ("UCI_Elo=1350", "UCI_Elo has no effect alone: add UCI_LimitStrength=true"),
+        ("UCI_Elo=1350&UCI_LimitStrength=false", "UCI_Elo has no effect alone"),
         ("Skil Level=1", "did you mean 'Skill Level'?"),
         ("Skill Level=21", "'Skill Level' is 21: give -20 to 20"),
         ("Skill Level=high", "is 'high': give a whole number"),

@@ -73,14 +73,15 @@ def test_several_games_and_no_result() -> None:
         ("1. e4 Qh9 *", "line 1 of the PGN, move 1 of Black: 'Qh9' is not a legal move"),
         ("1. e4 {no end", "line 1 of the PGN: the comment is not closed"),
         ("1. e4\n(1. d4", "line 2 of the PGN: the variation is not closed"),
+        ("1. e4 1/2", "move 1 of Black: '1/2' is not a legal move"),
         ("1. e4 } *", "line 1 of the PGN: unexpected '}'"),
         ('[White "A]\n\n1. e4 *', 'line 1 of the PGN: a tag is not of the form [Name "value"]'),
         ('[Variant "Atomic"]\n\n1. e4 *', "the variant 'atomic' is not supported"),
         ('[Variant "Chess960"]\n\n1. e4 *', "the game is Chess960; the model plays 'chess'"),
-        ('[FEN "8/8"]\n\n1. e4 *', "line 1 of the PGN: FEN: "),
+        ('[FEN "8/8"]\n\n1. e4 *', "line 1 of the PGN: FEN '8/8': "),
         (
             "1. f3 e5 2. g4 Qh4# 3. a3 *",
-            "move 3 of White: 'a3' comes after the end of the game",
+            "move 3 of White: 'a3' comes after the end of the game (checkmate)",
         ),
     ],
 )

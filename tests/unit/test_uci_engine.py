@@ -38,6 +38,7 @@ _WORDS = (
     ),
     *("setoption", "name", "value", "MultiPV", "ponderhit", "isready", "searchmoves", "uci", "-1"),
     "9" * 20,
+    "\udcff",  # a byte that is not UTF-8
 )
 
 
@@ -197,6 +198,8 @@ async def test_several_lines() -> None:
         ("setoption Hash", "setoption: give name NAME value VALUE"),
         ("position here", "position 'here': give startpos or fen FEN, then moves"),
         ("position fen 8/8", "info string "),
+        ("position fen \udcff", "FEN '\\udcff': "),
+        ("position startpos moves \udcff", "'\\udcff' is not a legal move after 0 plies"),
         ("position startpos moves e2e4 e2e4", "'e2e4' is not a legal move after 1 plies"),
     ],
 )
@@ -235,6 +238,20 @@ async def test_after_the_end_of_the_game() -> None:
     assert player.asked == []
 
 
+@pytest.mark.parametrize("position", [f"fen {MATED}", "fen nonsense"])
+async def test_an_endless_search_without_moves_waits_for_stop(position: str) -> None:
+    session = Session(FirstLegal())
+    running = asyncio.create_task(session.engine.run(session.lines))
+    for line in (f"position {position}", "go infinite", "isready"):
+        session.send(line)
+    await session.until("readyok")
+    assert "bestmove" not in session.text
+    session.send("stop")
+    await session.until("bestmove (none)\n")
+    session.send("quit")
+    await running
+
+
 async def test_a_draw_that_nobody_claims() -> None:
     player = FirstLegal()
     knights = "g1f3 g8f6 f3g1 f6g8 " * 2
@@ -251,8 +268,8 @@ async def test_a_draw_that_nobody_claims() -> None:
     await said(f"position startpos moves {knights} e2e4", "go", player=player)
     assert [len(actions) for _, actions, _ in player.asked] == [1]
     player.asked.clear()
-    await said("position fen 7k/8/6K1/8/8/8/8/1R6 w - - 120 90", "go", player=player)
-    assert [start for start, _, _ in player.asked] == ["7k/8/6K1/8/8/8/8/1R6 w - - 0 90"]
+    await said("position fen 7k/8/6K1/8/8/8/8/1R6 w - - 120 80", "go", player=player)
+    assert [start for start, _, _ in player.asked] == ["7k/8/6K1/8/8/8/8/1R6 w - - 0 80"]
 
 
 async def test_stop_ends_an_endless_search_at_once() -> None:

@@ -14,6 +14,7 @@ from zerofleet.uci.commands import parse_position
 OPTIONS = """option name Hash type spin default 16 min 1 max 1024
 option name Skill Level type spin default 20 min -20 max 20
 option name UCI_LimitStrength type check default false
+option name UCI_Elo type spin default 1350 min 1350 max 2850
 option name Style type combo default Solid var Solid var Very Risky
 option name Clear Hash type button
 option name Debug Log File type string default <empty>

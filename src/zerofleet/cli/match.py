@@ -312,7 +312,12 @@ def _check_model(database: Database, run: str, name: str) -> None:
 
 
 def _result(database: Database, trial: MatchRow) -> str:
-    """Return a result like ``12/int8 against 12/fp32: 18.5 of 40 games, 95% 0.34 to 0.59``."""
+    """Return a result like ``12/int8 against 12/fp32: 18.5 of 40 games, 95% 0.34 to 0.59``.
+
+    A second line counts the forfeits of programs, if there are any.
+    """
+    from zerofleet.fleet.report import counted
+
     score = database.match_score(trial.match_id)
     text = (
         f"{trial.player} against {trial.opponent}: {score.wins + score.draws / 2:g} points of "
@@ -325,4 +330,8 @@ def _result(database: Database, trial: MatchRow) -> str:
         low, high = score_interval(pairs)
         text += f", 95% {low:.2f} to {high:.2f}"
     left = trial.games - score.games
-    return f"{text}, {left} games to play" if left > 0 else text
+    if left > 0:
+        text += f", {left} games to play"
+    if remarks := database.match_remarks(trial.match_id):
+        text += f"\n{counted(len(remarks), 'game')} forfeited by a program, the first: {remarks[0]}"
+    return text

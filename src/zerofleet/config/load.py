@@ -69,6 +69,10 @@ def load_run(path: Path, overrides: Overrides | None = None, *, checked: bool = 
             f"cannot read the run file {path}: {error.strerror}{_nearest(path)}"
         ) from error
     except UnicodeDecodeError as error:
+        if path.suffix == ".onnx":
+            raise ConfigError(
+                f"{path} is a model, not a run file: give its run, and the model by its version"
+            ) from error
         raise ConfigError(f"{path} is not a TOML file: save it as text in UTF-8") from error
     except (
         ValueError,

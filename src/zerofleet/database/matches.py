@@ -398,6 +398,14 @@ class Matches(ConnectionPool):
         )
         return MatchScore(*row)
 
+    def match_remarks(self, match_id: int) -> list[str]:
+        """Return why games of a match ended before the rules ended them, oldest game first."""
+        query = (
+            "SELECT remark FROM match_games WHERE match_id = :match_id AND remark IS NOT NULL "
+            "ORDER BY game_uid"
+        )
+        return [row.remark for row in self._rows(query, match_id=match_id)]
+
     def match_pairs(self, match_id: int) -> list[Pair]:
         """Return the complete pairs of a match, in the order of their openings.
 

@@ -30,7 +30,7 @@ _CHESS960 = ("chess960", "fischerandom", "fischerrandom", "fischer random", "fre
 _TAG = re.compile(r'\[\s*(\w+)\s*"((?:[^"\\\n]|\\.)*)"\s*\]')
 _FIRST_TAG = re.compile(r'^\[\s*\w+\s*"', re.MULTILINE)
 _SPACE = re.compile(r"\s*")
-_MOVE_NUMBER = re.compile(r"\d+(?![\d-])\.*|\.+")  # not castling with zeros
+_MOVE_NUMBER = re.compile(r"\d+(?![\d/-])\.*|\.+")  # not castling with zeros, nor 1/2
 _SKIPPED = re.compile(r"(?:\s|;[^\n]*|\{[^}]*\}|^%[^\n]*)*", re.MULTILINE)
 _TOKEN = re.compile(r"[^\s(){};]+")
 
@@ -148,7 +148,7 @@ def _read_game(reader: _PgnText, game: str) -> ReadPgn:
     try:
         state = State(game, start=start)
     except ValueError as error:
-        raise InvalidRequestError(f"line {line} of the PGN: FEN: {error}") from error
+        raise InvalidRequestError(f"line {line} of the PGN: {error}") from error
     actions: list[int] = []
     for word, where in reader.read_moves():
         if word in _RESULTS:
@@ -169,7 +169,9 @@ def _read_game(reader: _PgnText, game: str) -> ReadPgn:
 
 
 def _why(state: State) -> str:
-    return "comes after the end of the game" if state.is_terminal else "is not a legal move"
+    if state.is_terminal:
+        return f"comes after the end of the game ({state.ending})"
+    return "is not a legal move"
 
 
 def _require_variant(tags: Mapping[str, str], game: str, line: int) -> None:

@@ -71,7 +71,10 @@ def why_absent(name: str, game: str, allowed: Collection[str] | None) -> str | N
             "evaluator's environment"
         )
     if engine.protocol != "python" and shutil.which(engine.arguments[0]) is None:
-        return f"the program {engine.arguments[0]} is not on PATH: install it, or correct its name"
+        program = engine.arguments[0]
+        if "/" in program:
+            return f"{program} is no executable file: correct its name, or make it executable"
+        return f"the program {program} is not on PATH: install it, or correct its name"
     return None
 
 

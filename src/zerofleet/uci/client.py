@@ -16,6 +16,8 @@ _OPTION = re.compile(r"option name (.+?) type (check|spin|combo|string|button)\b
 _MOST_OPTIONS = 1_000
 _WORD = {"min", "max", "default", "var"}
 _LONGEST_REASON = 300
+_RATED = "uci_elo"
+_LIMITED = "uci_limitstrength"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,10 +84,18 @@ class UciClient(EngineProcess):
         """Greet the engine and set its options.
 
         Raises:
-            EngineError: the engine lacks an option, or the option refuses its value.
+            EngineError: the engine lacks an option, or the option refuses its value or needs
+                another option.
             EngineGoneError: it has ended, or does not answer in time.
         """
         declared = await self._greet()
+        given = {name.lower(): value for name, value in options}
+        limited = {_RATED, _LIMITED} <= declared.keys()
+        # Stockfish would play at full strength.
+        if limited and _RATED in given and given.get(_LIMITED, "false") == "false":
+            raise EngineError(
+                f"{self.name}: UCI_Elo has no effect alone: add UCI_LimitStrength=true"
+            )
         for name, value in options:
             option = declared.get(name.lower())
             if option is None:

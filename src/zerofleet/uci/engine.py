@@ -15,6 +15,8 @@ from zerofleet.client import AsyncPlayer
 from zerofleet.engine_lines import EngineOptions, read_stdin, write
 from zerofleet.errors import ConfigError, ZerofleetError
 from zerofleet.games.chess import is_chess, is_chess960
+from zerofleet.games.notation import whole_number
+from zerofleet.printable import printable
 from zerofleet.rpc.codec import BEST
 from zerofleet.rpc.player_service import PlayerDescription, SearchChild, SearchOptions, SearchTable
 from zerofleet.rpc.tls import ClientCredentials
@@ -34,6 +36,8 @@ _NO_MOVE = "bestmove (none)"
 _CLAIMED = ("repetition", "50-move rule", "maximum length")
 """Ends of the game that chess programs wait for a player to claim, or do not know."""
 _HALF_MOVES = 4  # field of a FEN: plies without a capture or a pawn's move
+_DRAW_HALF_MOVES = 100  # either player may claim a draw
+_MOST_HALF_MOVES = 9_999
 _TABLE_SECONDS = 0.04
 """Seconds between two tables of a search: `stop` is answered with the latest one."""
 _INFO_SECONDS = 0.5
@@ -102,7 +106,8 @@ class ChessEngine:
     async def _run(self, lines: asyncio.Queue[str | None]) -> None:
         try:
             while (line := await lines.get()) is not None:
-                words = line.split()
+                # The core reads no bytes outside of UTF-8: they are escaped.
+                words = [printable(word) for word in line.split()]
                 # UCI asks engines to skip unknown words before a command.
                 while words and words[0] not in (*self._commands, _QUIT):
                     words.pop(0)
@@ -170,11 +175,9 @@ class ChessEngine:
             self.complain(error)
             limits = SearchLimits()
         if self._refusal:
-            self._say(f"info string no search: {self._refusal}\n{_NO_MOVE}\n")
-            return
-        if self._state.is_terminal:
-            self._say(f"info depth 0 score {_end_score(self._state)}\n{_NO_MOVE}\n")
-            return
+            self._say(f"info string no search: {self._refusal}\n")
+        elif self._state.is_terminal:
+            self._say(f"info depth 0 score {_end_score(self._state)}\n")
         most = self._description.max_analysis_simulations
         if limits.nodes is not None and limits.nodes > most:
             self.say(f"info string go nodes {limits.nodes}: the server searches at most {most}\n")
@@ -241,6 +244,11 @@ class ChessEngine:
     def say(self, text: str) -> None:
         """Write lines to the controller."""
         self._say(text)
+
+    @property
+    def has_moves(self) -> bool:
+        """Whether there is a position to search."""
+        return not self._refusal and not self._state.is_terminal
 
     @property
     def to_play(self) -> int:
@@ -345,6 +353,8 @@ class _RunningSearch:
 
     async def _read(self) -> None:
         """Keep the latest table and show progress."""
+        if not self._engine.has_moves:
+            return
         try:
             async with contextlib.aclosing(self._engine.tables(self._limits)) as tables:
                 async for table in tables:
@@ -401,26 +411,28 @@ def _replayed(game: str, position: UciPosition) -> tuple[str, list[int], State]:
     claim. So the position becomes a new start position, with the half-move clock at 0 and no
     earlier moves.
     """
-    start, actions = position.fen, list[int]()
-    fields = start.split()
-    if len(fields) > _HALF_MOVES and _is_claimable(fields[_HALF_MOVES]):
-        fields[_HALF_MOVES] = "0"
-        start = " ".join(fields)
+    start, actions = _with_open_clock(position.fen), list[int]()
     state = State(game, start=start)
     for name in (*position.moves, None):
         if state.ending in _CLAIMED:
-            fields = state.setup_text().split()
-            fields[_HALF_MOVES] = "0"
-            start, actions = " ".join(fields), []
+            start, actions = _with_half_moves(state.setup_text(), 0), []
             state = State(game, start=start)
         if name is not None:
             actions.append(_apply(state, name))
     return start, actions, state
 
 
-def _is_claimable(half_moves: str) -> bool:
-    """Return whether the half-move clock of a FEN allows to claim a draw."""
-    return half_moves.isascii() and half_moves.isdecimal() and 100 <= int(half_moves[:4]) <= 999
+def _with_open_clock(fen: str) -> str:
+    """Return a FEN; a half-move clock above 100 becomes 0, because nobody claimed the draw."""
+    fields = fen.split()
+    clock = whole_number(fields[_HALF_MOVES], _MOST_HALF_MOVES) if len(fields) == 6 else None
+    return fen if clock is None or clock <= _DRAW_HALF_MOVES else _with_half_moves(fen, 0)
+
+
+def _with_half_moves(fen: str, clock: int) -> str:
+    fields = fen.split()
+    fields[_HALF_MOVES] = str(clock)
+    return " ".join(fields)
 
 
 def _apply(state: State, name: str) -> int:
