@@ -28,8 +28,8 @@ RunFile = Annotated[
     Path | None,
     typer.Argument(
         metavar="RUN",
-        help="Run file or name of a run; or a trained model: tictactoe, connect_four, othello or "
-        "go9.",
+        help="Run file or name of a run; or a trained model: tictactoe, connect_four, othello, "
+        "go9 or chess.",
     ),
 ]
 OverrideOption = Annotated[
