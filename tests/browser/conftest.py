@@ -32,9 +32,9 @@ from zerofleet.services.inference.model_player import ModelPlayer
 from zerofleet.services.inference.served_models import ServedModels
 
 preload("zerofleet.services.dashboard.service")
-expect.set_options(timeout=60_000)
 
-DEADLINE = 60.0
+DEADLINE = 120.0
+expect.set_options(timeout=1000 * DEADLINE)  # machines are busy
 SIMULATIONS = 60
 OPTIONS = (
     *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
@@ -146,7 +146,6 @@ def chromium() -> Iterator[Browser]:
     path = shutil.which("chromium")
     if path is None:
         pytest.skip("needs chromium (Debian: apt-get install chromium)")
-    expect.set_options(timeout=1000 * DEADLINE)  # machines are busy
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=path, args=list(OPTIONS))
         yield browser

@@ -19,7 +19,7 @@ from zerofleet.fleet.heartbeat import Heartbeat
 from zerofleet.games import State
 from zerofleet.games.notation import numbered_moves
 
-DEADLINE = 60.0
+DEADLINE = 120.0
 SIMULATIONS = 60  # the fixture's server says so
 Opened = Callable[..., Any]
 MOVES_AND_PIECES = """() => [

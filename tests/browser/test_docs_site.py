@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from tests.browser.conftest import DEADLINE
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -34,6 +36,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 @pytest.fixture
 def page(chromium: Browser) -> Iterator[Page]:
     with chromium.new_context(viewport={"width": 1280, "height": 900}) as context:
+        context.set_default_timeout(1000 * DEADLINE)
         yield context.new_page()
 
 

@@ -200,7 +200,7 @@ def test_it_leaves_in_seconds_and_its_pages_come_back(
     page = open_page("/").page
     expect(page.get_by_text("Running (1 open page)")).to_be_attached()
     shown.process.terminate()
-    assert shown.process.wait(60) == 0, shown.process.said()
+    assert shown.process.wait(120) == 0, shown.process.said()
     assert "Traceback" not in shown.process.said()
     shown.process = shown.start()
     expect(page.get_by_text("Running (1 open page)")).to_be_attached()

@@ -12,7 +12,7 @@ from typing import Any
 
 from playwright.sync_api import Browser, Page, expect
 
-from tests.browser.conftest import until
+from tests.browser.conftest import DEADLINE, until
 from tests.integration.services.conftest import stopped_run
 from tests.support.fork_server import Fork
 from zerofleet.config import RunConfig, run_from_values
@@ -126,6 +126,7 @@ def test_two_data_folders_are_drawn_in_one_chart(
         until(lambda: "\ndashboard: " in command.said() or command.poll() is not None, command.said)
         [url] = re.findall(r"^dashboard: (http://\S+)$", command.said(), re.MULTILINE)
         page = chromium.new_page()
+        page.set_default_timeout(1000 * DEADLINE)
         page.goto(f"{url}/runs")
         other = f"tictactoe ({folders[1].name})"
         for name in ("tictactoe", other):
@@ -138,7 +139,7 @@ def test_two_data_folders_are_drawn_in_one_chart(
         expect(page.get_by_text("differ in no key")).to_be_visible()
         page.close()
         command.terminate()
-        assert command.wait(60) == 0, command.said()
+        assert command.wait(DEADLINE) == 0, command.said()
     finally:
         command.kill()
         command.wait()

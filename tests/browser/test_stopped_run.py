@@ -6,7 +6,7 @@ from pathlib import Path
 
 from playwright.sync_api import Browser, expect
 
-from tests.browser.conftest import until
+from tests.browser.conftest import DEADLINE, until
 from tests.integration.services.conftest import stopped_run
 from tests.support.fork_server import Fork
 
@@ -23,6 +23,7 @@ def test_a_model_of_a_stopped_run_is_played_and_analyses(
         until(lambda: "\ndashboard: " in command.said() or command.poll() is not None, command.said)
         [url] = re.findall(r"^dashboard: (http://\S+)$", command.said(), re.MULTILINE)
         page = chromium.new_page()
+        page.set_default_timeout(1000 * DEADLINE)
         page.goto(url)
         expect(page.locator(".zf-lamp").first).to_have_text(re.compile("run.*Stopped", re.DOTALL))
         expect(page.locator(".zf-lamps")).to_contain_text("inference")
@@ -42,7 +43,7 @@ def test_a_model_of_a_stopped_run_is_played_and_analyses(
         expect(page.locator(".zf-candidates tbody tr").first).to_be_visible()
         page.close()
         command.terminate()
-        assert command.wait(60) == 0, command.said()
+        assert command.wait(DEADLINE) == 0, command.said()
     finally:
         command.kill()
         command.wait()

@@ -86,7 +86,7 @@ def test_its_figures_fit_on_a_small_laptop(shown: Any, open_page: Callable[..., 
     database.promote("shown", 123, None, "test", 0, epoch=evaluator)
     shown.query(
         "INSERT INTO promotions (run, seq, prev_seq, version, actor, epoch, at) VALUES "
-        "('shown', 2, 1, 124, 'test', :epoch, now() - interval '23 min 9 s') RETURNING 1",
+        "('shown', 2, 1, 124, 'test', :epoch, now() - interval '23 min 1 s') RETURNING 1",
         epoch=evaluator,
     )
     database.upsert_ratings("shown", [("123", 1_380.0, 83.0)])

@@ -182,7 +182,7 @@ def run_file(tmp_path: Path) -> Path:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(90):
+    async with asyncio.timeout(120):
         while not await asyncio.to_thread(condition):  # noqa: ASYNC110 - rows have no event
             await asyncio.sleep(0.05)
 

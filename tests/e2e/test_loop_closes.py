@@ -23,7 +23,7 @@ QUESTIONS = {
     "promotions": "SELECT seq, model, against, score_percent FROM promotion_history",
 }
 
-pytestmark = [pytest.mark.slow, pytest.mark.fleet]
+pytestmark = [pytest.mark.slow, pytest.mark.fleet, pytest.mark.timeout(1800)]
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def data(store_folder: Path, tmp_path: Path) -> Iterator[Path]:
     shutil.rmtree(folder)
 
 
-def zerofleet(*arguments: str, seconds: float = 120.0) -> str:
+def zerofleet(*arguments: str, seconds: float = 300.0) -> str:
     completed = subprocess.run(
         [sys.executable, "-m", "zerofleet.cli", *arguments],
         capture_output=True,
@@ -48,7 +48,7 @@ def zerofleet(*arguments: str, seconds: float = 120.0) -> str:
 
 def test_the_loop_closes(data: Path) -> None:
     at = ("--data", str(data))
-    said = zerofleet("up", str(RUN_FILE), *at, "--until", "goal", seconds=200.0)
+    said = zerofleet("up", str(RUN_FILE), *at, "--until", "goal", seconds=1200.0)
     goal = re.search(
         r"Goal reached: model (\d+) has an exam error rate of 0.00% \(0 of (\d+)", said
     )

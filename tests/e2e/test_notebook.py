@@ -17,7 +17,7 @@ NOTEBOOKS = {"tutorials/how_it_works.ipynb": 6, "how-to/read_games.ipynb": 3}
 LARGEST = 400_000  # bytes
 PICTURES = {"image/png", "image/svg+xml"}
 
-pytestmark = [pytest.mark.slow, pytest.mark.fleet]
+pytestmark = [pytest.mark.slow, pytest.mark.fleet, pytest.mark.timeout(3600)]
 
 
 @pytest.mark.parametrize("name", NOTEBOOKS)
@@ -26,7 +26,12 @@ def test_every_cell_runs(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     programs = Path(sys.executable).parent
     monkeypatch.setenv("PATH", f"{programs}{os.pathsep}{os.environ['PATH']}")
     notebook = nbformat.read(DOCS / name, as_version=4)
-    client = NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(tmp_path)}})
+    client = NotebookClient(
+        notebook,
+        timeout=900,  # of one cell, on a machine that has much else to do
+        startup_timeout=300,
+        resources={"metadata": {"path": str(tmp_path)}},
+    )
     client.execute()  # raises with the traceback of a cell that fails
 
 

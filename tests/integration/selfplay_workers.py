@@ -14,7 +14,7 @@ from zerofleet.prediction import Predictor
 from zerofleet.services.selfplay.settings import SelfplaySettings
 from zerofleet.services.selfplay.worker import Worker
 
-DEADLINE = 120.0
+DEADLINE = 240.0
 at_play: set[asyncio.Task[None]] = set()
 
 

@@ -103,10 +103,11 @@ class Scaled:
             queue_wait_per_compute=0.2,
         )
         play = SelfplayFigures(training_positions_per_second=10.0)
-        self.heartbeats.beat(Heartbeat("t", 1, "", TrainerFigures(demand=demand)))
-        self.heartbeats.beat(Heartbeat("i", 1, "", inference))
-        for number in range(workers):
-            self.heartbeats.beat(Heartbeat(f"w{number}", 1, "", play))
+        beats = [Heartbeat("t", 1, "", TrainerFigures(demand=demand))]
+        beats += [Heartbeat("i", 1, "", inference)]
+        beats += [Heartbeat(f"w{number}", 1, "", play) for number in range(workers)]
+        for beat in beats:
+            self.heartbeats.beat(beat, ttl=600.0)
 
 
 @pytest.fixture

@@ -313,6 +313,7 @@ def test_games_are_played_to_their_ends_by_full_and_fast_searches() -> None:
 
 
 @pytest.mark.fleet
+@pytest.mark.timeout(1800)
 def test_the_loop(tmp_path: Path) -> None:
     run_file = tmp_path / "run.toml"
     run_file.write_text(

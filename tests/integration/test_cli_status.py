@@ -54,14 +54,14 @@ def ask(
 def beat(redis_url: str, samples: float) -> None:
     with contextlib.closing(Heartbeats(redis_url, "test")) as heartbeats:
         trainer = {"samples_per_second": samples, "reuse_target": 4.0}
-        heartbeats.beat(Heartbeat("t", 1, "", TrainerFigures(demand=DemandFigures(**trainer))))
+        beats = [Heartbeat("t", 1, "", TrainerFigures(demand=DemandFigures(**trainer)))]
         rows = {"rows_per_second": 200.0, "capacity_rows_per_second": 10_000.0}
         inference = {**rows, "fill": 0.31, "queue_wait_per_compute": 0.2}
-        heartbeats.beat(Heartbeat("i", 1, "", InferenceFigures(**inference)))
-        for name in ("a", "b"):
-            heartbeats.beat(
-                Heartbeat(name, 1, "", SelfplayFigures(training_positions_per_second=10.0))
-            )
+        beats += [Heartbeat("i", 1, "", InferenceFigures(**inference))]
+        play = SelfplayFigures(training_positions_per_second=10.0)
+        beats += [Heartbeat(name, 1, "", play) for name in ("a", "b")]
+        for each in beats:
+            heartbeats.beat(each, ttl=600.0)
 
 
 def test_says_how_many_workers_would_be_used(ask: Ask, valkey_url: str) -> None:

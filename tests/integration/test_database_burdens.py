@@ -238,7 +238,7 @@ def test_a_migration_names_the_session_that_it_waits_for_and_gives_up(
         reader.cursor().execute("SELECT * FROM openings")
         session = f"process {reader.info.backend_pid} of Postgres (role zerofleet_console)"
         with pytest.raises(StoreUnavailableError) as caught:
-            migrate(database_url, say=said.append, lock_seconds=1.5)
+            migrate(database_url, say=said.append, lock_seconds=5.0)
     assert f"{session} keeps a lock that the migration needs" in str(caught.value)
     assert "pg_terminate_backend" in str(caught.value)
     assert any("waiting for a lock" in line and session in line for line in said)

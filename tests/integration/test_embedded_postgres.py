@@ -165,7 +165,8 @@ def test_a_server_that_others_started_is_named(stopped: Path) -> None:
         log=stopped / "stranger.log",
         account=runner(cluster),
     )
-    until(lambda: (cluster / "postmaster.pid").exists())
+    lock = cluster / "postmaster.pid"  # made first, and written then
+    until(lambda: lock.exists() and str(stranger.pid) in lock.read_text())
     try:
         with pytest.raises(ConfigError, match=rf"process {stranger.pid}\) is already running on"):
             EmbeddedPostgres(stopped, leave_seconds=0.1).start()

@@ -59,7 +59,8 @@ def test_a_fork_with_another_network_learns_and_then_plays(
     said = ask("fork", old, "--to", bigger, "--data", tmp_path / "new", *WIDER)
     assert "games of the run tictactoe" in said
     assert str(tmp_path / "new") in said
-    ask("up", bigger, "--data", tmp_path / "new", *WIDER, *SOON, "--until", "40games")
+    for end in ("40games", "60steps"):
+        ask("up", bigger, "--data", tmp_path / "new", *WIDER, *SOON, "--until", end)
     found = status_of(tmp_path / "new")
     assert int(str(found["given_games"])) >= 300
     assert int(str(found["games"])) >= 40

@@ -198,15 +198,32 @@ def test_a_growing_window_keeps_what_was_given(
     assert window.trained.positions == training.bucket.received
 
 
+COPIER = """
+import signal, sys
+from zerofleet.cli import main
+from zerofleet.database import Database, origins
+
+copy_chunk, copied = Database.copy_chunk, []
+
+def copy_some(*arguments):
+    if len(copied) == 9:
+        signal.pause()  # it is killed here, and not after the last one
+    copied.append(copy_chunk(*arguments))
+    return copied[-1]
+
+origins._MOST_CHUNK_GAMES = 1
+Database.copy_chunk = copy_some
+sys.argv = ["zerofleet", *ARGUMENTS]
+main()
+"""
+
+
 def test_a_killed_copy_goes_on_with_nothing_twice_and_nothing_missing(
     database: Database, database_url: str, new_toml: Path
 ) -> None:
     fill(database, 200)
     arguments = ["fork", "test", "--to", str(new_toml), "--database-url", database_url]
-    program = (
-        "import sys, zerofleet.database.origins as o; o._MOST_CHUNK_GAMES = 1; "
-        f"sys.argv = ['zerofleet', *{arguments!r}]; from zerofleet.cli import main; main()"
-    )
+    program = COPIER.replace("ARGUMENTS", repr(arguments))
     process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.DEVNULL)
     try:
         deadline = time.monotonic() + DEADLINE

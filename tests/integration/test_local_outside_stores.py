@@ -12,7 +12,7 @@ from zerofleet.cli.local_run import make_best
 from zerofleet.database import Database
 from zerofleet.local.stores import ROLES, StoreUrls
 
-pytestmark = pytest.mark.fleet
+pytestmark = [pytest.mark.fleet, pytest.mark.timeout(1800)]
 
 RUN_FILE = Path(__file__).parents[2] / "runs" / "tictactoe.toml"
 
@@ -20,7 +20,7 @@ RUN_FILE = Path(__file__).parents[2] / "runs" / "tictactoe.toml"
 def up(tmp_path: Path, *options: str) -> tuple[int, str]:
     command = [sys.executable, "-m", "zerofleet.cli", "up", RUN_FILE, "--data", tmp_path / "data"]
     completed = subprocess.run(
-        [*command, *options], capture_output=True, text=True, timeout=150, check=False
+        [*command, *options], capture_output=True, text=True, timeout=600, check=False
     )
     return completed.returncode, completed.stdout + completed.stderr
 

@@ -133,20 +133,21 @@ async def test_heartbeats_carry_progress_and_what_is_waited_for(
     worker = make_worker(make_run(), database, valkey_url, "busy")
     waiting = make_worker(make_run(), database, valkey_url, "waiting", Absent())
     async with running(worker), running(waiting):
+        beats: dict[str, Heartbeat] = {}
 
         def both_heard() -> bool:
-            beats = {beat.worker: beat for beat in heartbeats.read()}
+            beats.clear()
+            beats.update((beat.worker, beat) for beat in heartbeats.read())
             return (
                 beats.keys() == {"busy", "waiting"}
                 and beats["busy"].progress > 0
+                and beats["busy"].waiting_for == ""
                 and "inference" in beats["waiting"].waiting_for
             )
 
         await until(both_heard, every=0.05)
-        beats = {beat.worker: beat for beat in heartbeats.read()}
     assert heartbeats.read() == []  # both have shut down
     assert beats["waiting"].progress == 0
-    assert beats["busy"].waiting_for == ""
     figures = beats["busy"].figures
     assert isinstance(figures, SelfplayFigures)
     assert figures.simulations_per_second >= 0
@@ -154,7 +155,7 @@ async def test_heartbeats_carry_progress_and_what_is_waited_for(
 
 async def test_play_pauses_while_the_trainer_is_behind(database: Database, valkey_url: str) -> None:
     heartbeats = Heartbeats(valkey_url, make_run().name)
-    heartbeats.beat(Heartbeat("t", 1, "", TrainerFigures(unspent_positions=5e6)), ttl=60)
+    heartbeats.beat(Heartbeat("t", 1, "", TrainerFigures(unspent_positions=5e6)), ttl=600)
     worker = make_worker(make_run(max_ahead_positions=1_000_000), database, valkey_url, "ahead")
     async with running(worker):
         await until(lambda: "trainer" in str(worker.waits))
@@ -163,9 +164,9 @@ async def test_play_pauses_while_the_trainer_is_behind(database: Database, valke
             while plies(worker) != stands:
                 stands = plies(worker)
                 await asyncio.sleep(0.2)
-        heartbeats.beat(Heartbeat("t", 2, "", TrainerFigures(unspent_positions=10.0)), ttl=60)
-        await until(lambda: plies(worker) > stands)
-        assert not worker.waits
+        heartbeats.beat(Heartbeat("t", 2, "", TrainerFigures(unspent_positions=10.0)), ttl=600)
+        # Plies alone say nothing: on a slow machine a batch that was away may come in as late.
+        await until(lambda: plies(worker) > stands and not worker.waits)
 
 
 async def test_play_pauses_while_a_trainer_that_sends_heartbeats_reads_no_games(
@@ -201,8 +202,9 @@ async def test_no_finished_game_is_lost_while_postgres_is_away(
                 async with running(worker):
                     await until(lambda: worker.writer.answers["stored"] >= 20)
                     server.stop()
-                    await until(lambda: worker.writer.spooled >= 40)
-                    assert "Postgres" in str(worker.waits)
+                    await until(
+                        lambda: worker.writer.spooled >= 40 and "Postgres" in str(worker.waits)
+                    )
                     stands = plies(worker)
                     server.start()  # here, because the server lives as long as this thread
                     assert worker.writer.spooled < 40 + 3 * 8

@@ -25,7 +25,7 @@ from zerofleet.services.trainer import trainer as loop
 
 pytestmark = pytest.mark.fleet  # it trains until it overfits
 
-DEADLINE = 120.0
+DEADLINE = 240.0
 WINDOW = 160  # positions: about twenty games
 REUSE = 320.0
 

@@ -29,7 +29,7 @@ pytestmark = pytest.mark.slow
 
 Columns = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 
-DEADLINE = 120.0
+DEADLINE = 300.0
 TORCHRUN = ("torch.distributed.run", "--standalone", "--nproc-per-node=2", "-m")
 GAME = spec("tic_tac_toe")
 
@@ -194,6 +194,7 @@ def until(condition: Callable[[], object], process: Fork) -> None:
 
 
 @pytest.mark.fleet  # torch is imported by four processes
+@pytest.mark.timeout(1800)
 def test_torchrun_starts_one_trainer_of_two_processes(
     run: RunConfig, environment: dict[str, str], database_url: str, tmp_path: Path
 ) -> None:

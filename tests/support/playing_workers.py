@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 from zerofleet.services.selfplay.worker import Worker
 
-DEADLINE = 120.0
+DEADLINE = 240.0
 
 
 @contextlib.asynccontextmanager

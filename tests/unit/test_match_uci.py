@@ -331,14 +331,14 @@ async def test_a_program_that_ends_is_started_once_more(tmp_path: Path) -> None:
     ("uci", "go", "reason"),
     [
         ("echo uciok", "exit", "ended during 'go nodes 10000'"),
-        ("echo uciok", "sleep 600", "has not answered 'go nodes 10000' in 2 s"),
-        ("echo uciok", "yes info string no end", "has not answered 'go nodes 10000' in 2 s"),
+        ("echo uciok", "sleep 600", "has not answered 'go nodes 10000' in 3 s"),
+        ("echo uciok", "yes info string no end", "has not answered 'go nodes 10000' in 3 s"),
         (
             "echo uciok",
             "yes | tr -d '\\n'",
             "answers 'go nodes 10000' with a line that is too long",
         ),
-        ("sleep 600", "exit", "has not answered 'uci' in 2 s"),
+        ("sleep 600", "exit", "has not answered 'uci' in 3 s"),
     ],
 )
 async def test_a_program_that_cannot_go_on_ends_the_match_with_its_reason(
@@ -353,7 +353,7 @@ async def test_a_program_that_cannot_go_on_ends_the_match_with_its_reason(
     openings = draw_openings(CHESS, 2, 1, 1)
     async with asyncio.timeout(120):
         async with AsyncExitStack() as stack:
-            outside = UciPlayer(CHESS, found, stack, asyncio.Semaphore(2), timeout=2.0)
+            outside = UciPlayer(CHESS, found, stack, asyncio.Semaphore(2), timeout=3.0)
             with pytest.raises(EngineGoneError) as caught:
                 await played(CHESS, (RandomPlayer(CHESS, 1), outside), openings)
     assert reason in str(caught.value)

@@ -287,7 +287,9 @@ async def test_it_says_how_many_finished_games_are_lost_when_that_is_known(
         raise StoreUnavailableError("no Postgres")
 
     told: list[int] = []
-    monkeypatch.setattr("zerofleet.services.selfplay.worker._LEAVE_SECONDS", 0.3)
+    # Where games can be stored, enough for all of them on a machine that stalls.
+    leave = 0.3 if part == "submit_games" else 3.0
+    monkeypatch.setattr("zerofleet.services.selfplay.worker._LEAVE_SECONDS", leave)
     monkeypatch.setattr("zerofleet.services.selfplay.worker.tell_lost_games", told.append)
     worker = make_worker(stores)
     with structlog.testing.capture_logs() as events:

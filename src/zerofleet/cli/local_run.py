@@ -692,7 +692,9 @@ class LocalRun:
                 # In a long run each reading counts many rows: it must not occupy a core.
                 pause = max(_LOOK_SECONDS, 25 * (time.monotonic() - began))
             self._trained = self._seconds
-            self._progress.show(self._with_end(figures), monitor.services(supervisor.children))
+            services = monitor.services(supervisor.children)
+            self._report_services(services)  # it may have come up since the last look
+            self._progress.show(self._with_end(figures), services)
             stopped.cancel()
             if failed.done():
                 failed.result()

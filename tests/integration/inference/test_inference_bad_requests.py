@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -15,11 +16,11 @@ import pytest
 from zerofleet.client import AsyncModel
 from zerofleet.errors import (
     ConfigError,
-    InferenceUnavailableError,
     InvalidRequestError,
     ModelNotFoundError,
     OverloadedError,
 )
+from zerofleet.models.session import ModelSession
 from zerofleet.rpc.channel import unary
 from zerofleet.rpc.codec import encode_request
 from zerofleet.rpc.methods import INFERENCE
@@ -190,15 +191,28 @@ async def test_client_raises_our_errors(serve: Any, observations: Any, over: Any
 
 
 @pytest.mark.usefixtures("published")
-async def test_a_full_queue_refuses_and_recovers(serve: Any, observations: Any) -> None:
+async def test_a_full_queue_refuses_and_recovers(
+    serve: Any, observations: Any, until: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, go = ModelSession.run, threading.Event()
+
+    def held(session: ModelSession, rows: np.ndarray) -> Any:
+        assert go.wait(120)
+        return run(session, rows)
+
+    go.set()
+    monkeypatch.setattr(ModelSession, "run", held)
     async with (
         serve(max_queue_rows=300) as served,
         AsyncModel(served.address, RUN, timeout=120) as client,
         client.stream() as stream,
     ):
-        # More than a model can take off the queue while they arrive.
+        go.clear()  # the model takes none off the queue while they arrive
         predictions = [stream.predict(observations(250)) for _ in range(400)]
-        results = await asyncio.gather(*predictions, return_exceptions=True)
+        together = asyncio.gather(*predictions, return_exceptions=True)
+        await until(lambda: served.batcher.statistics.totals.refused > 0)
+        go.set()
+        results = await together
         refused = [result for result in results if isinstance(result, BaseException)]
         assert all(isinstance(error, OverloadedError) for error in refused)
         assert refused
@@ -207,12 +221,11 @@ async def test_a_full_queue_refuses_and_recovers(serve: Any, observations: Any) 
 
 
 async def test_before_the_first_promotion_requests_wait(
-    serve: Any, models: Any, observations: Any
+    serve: Any, models: Any, observations: Any, refusal: Any
 ) -> None:
     async with serve() as served, AsyncModel(served.address, RUN, timeout=2) as hasty:
         assert not await hasty.server_ready()
-        with pytest.raises(InferenceUnavailableError, match="first promoted model"):
-            await hasty.predict(observations(1))
+        assert "first promoted model" in await refusal(lambda: hasty.predict(observations(1)))
         async with (
             AsyncModel(served.address, RUN, timeout=120) as patient,
             patient.stream() as stream,

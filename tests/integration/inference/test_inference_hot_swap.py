@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections import Counter
 from typing import Any
 
@@ -114,7 +115,7 @@ async def test_a_damaged_model_leaves_the_old_one_serving(
 
 
 async def test_bytes_under_a_wrong_name_are_not_loaded(
-    serve: Any, models: Any, make_marker: Any, observations: Any
+    serve: Any, models: Any, make_marker: Any, observations: Any, refusal: Any
 ) -> None:
     models.publish(1, make_marker(1), name="0" * 64)
     models.promote(1)
@@ -125,8 +126,7 @@ async def test_bytes_under_a_wrong_name_are_not_loaded(
     ):
         assert "do not hash to its name" in served.models.waiting_for
         assert not await patient.ready("1")
-        with pytest.raises(InferenceUnavailableError, match="do not hash to its name"):
-            await client.predict(observations(1))
+        assert "do not hash to its name" in await refusal(lambda: client.predict(observations(1)))
 
 
 async def test_a_start_with_a_damaged_best_model_serves_the_one_before(
@@ -161,7 +161,7 @@ async def test_a_missing_file_that_appears_later_is_loaded(
 
 
 async def test_a_file_that_cannot_be_read_now_is_asked_for_again(
-    serve: Any, models: Any, observations: Any
+    serve: Any, models: Any, observations: Any, refusal: Any
 ) -> None:
     """Not FAILED_PRECONDITION, on which a candidate would be rejected for ever."""
     models.publish(1)
@@ -171,8 +171,8 @@ async def test_a_file_that_cannot_be_read_now_is_asked_for_again(
     path.unlink()
     path.mkdir()  # read() fails, as on a disk that fails
     async with serve() as served, AsyncModel(served.address, RUN, timeout=2) as hasty:
-        with pytest.raises(InferenceUnavailableError, match=r"cannot read .*: Is a directory"):
-            await hasty.predict(observations(1), "2")
+        words = await refusal(lambda: hasty.predict(observations(1), "2"))
+        assert re.search(r"cannot read .*: Is a directory", words)
         path.rmdir()
         path.write_bytes(content)
         async with AsyncModel(served.address, RUN, timeout=120) as patient:
@@ -204,7 +204,7 @@ async def test_a_model_that_gives_infinities_is_used_no_more(
 
 
 async def test_stores_away_leave_loaded_models_serving(
-    serve: Any, models: Any, observations: Any
+    serve: Any, models: Any, observations: Any, refusal: Any
 ) -> None:
     models.publish(1)
     models.publish(2)
@@ -218,8 +218,7 @@ async def test_stores_away_leave_loaded_models_serving(
         await served.models.refresh()
         assert (await client.predict(observations(1))).model_version == 1
         assert (await client.predict(observations(1), "1")).model_version == 1
-        with pytest.raises(InferenceUnavailableError, match="stores are away"):
-            await hasty.predict(observations(1), "2")
+        assert "stores are away" in await refusal(lambda: hasty.predict(observations(1), "2"))
         models.source.away = False
         assert (await client.predict(observations(1), "2")).model_version == 2
         with pytest.raises(ModelNotFoundError):

@@ -44,7 +44,7 @@ async def replicas(address: str, folder: Path | None) -> float:
         metadata: Mapping[str, str] = {"role": "selfplay"}
         reference = pb.ScaledObjectRef(name="o", namespace="n", scalerMetadata=metadata)
         found = await ask(
-            pb.GetMetricsRequest(scaledObjectRef=reference, metricName="replicas"), timeout=10
+            pb.GetMetricsRequest(scaledObjectRef=reference, metricName="replicas"), timeout=120
         )
         return found.metricValues[0].metricValueFloat
     finally:

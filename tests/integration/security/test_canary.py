@@ -19,7 +19,7 @@ from zerofleet.local.valkey import find_valkey
 from zerofleet.rpc.probe import probe
 from zerofleet.secrets.fleet_secrets import FleetSecrets
 
-pytestmark = pytest.mark.fleet
+pytestmark = [pytest.mark.fleet, pytest.mark.timeout(1800)]
 
 ROOT = Path(__file__).resolve().parents[3]
 SERVICES = {  # role in Postgres, user of Redis, certificate
@@ -150,7 +150,7 @@ class Fleet:
         ]
 
     def until(self, condition: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + 300
         while not condition():
             logs = "\n".join(
                 f"== {path.name}\n{path.read_text()[-2000:]}"
@@ -204,7 +204,7 @@ def test_a_fleet_plays_and_tells_nobody_its_secrets(fleet: Fleet, database_url: 
     fleet.start("selfplay", "unknown", ZEROFLEET_TOKEN_FILE=str(wrong))
     fleet.start("evaluator", "locked-out", ZEROFLEET_DATABASE_PASSWORD_FILE=str(wrong))
     fleet.start("selfplay", "silent", ZEROFLEET_REDIS_PASSWORD_FILE=str(wrong))
-    assert denied.wait(120) == 2
+    assert denied.wait(300) == 2
     assert "the role client, which may not call" in fleet.log("denied").splitlines()[-1]
     fleet.until(lambda: "does not know the token" in fleet.log("unknown"))
     fleet.until(lambda: "password authentication failed" in fleet.log("locked-out"))

@@ -19,7 +19,7 @@ async def test_a_player_and_a_model_with_certificate_and_token(
     shown = {
         "tls_folder": fleet_secrets / "tls" / "client",
         "token_file": fleet_secrets / "tokens" / "client",
-        "timeout": 20.0,
+        "timeout": 120.0,
     }
     async with serve(secured) as served:
         async with AsyncPlayer(served.address, **shown) as player:

@@ -20,7 +20,7 @@ RUN = "secured"
 ROWS = np.zeros((2, 4), np.uint8)
 
 
-async def _asks(address: str, credentials: ClientCredentials, seconds: float = 10.0) -> int:
+async def _asks(address: str, credentials: ClientCredentials, seconds: float = 120.0) -> int:
     async with AsyncModel(address, RUN, timeout=seconds, **credentials) as client:
         return (await client.predict(ROWS)).model_version
 
@@ -69,8 +69,12 @@ async def test_whom_a_client_does_not_believe(
     async with serve(ServerCredentials(other, "optional")) as served:
         # localhost is ::1 too, where nobody listens: the last error may be of that.
         address = served.address.replace("localhost", "127.0.0.1")
-        with pytest.raises(InferenceUnavailableError, match="CERTIFICATE_VERIFY_FAILED"):
-            await _asks(address, ClientCredentials(tls_folder=tls("selfplay")), 2.0)
+        words = "DEADLINE_EXCEEDED"  # of a try whose time was over before the first refusal came
+        while "DEADLINE_EXCEEDED" in words:
+            with pytest.raises(InferenceUnavailableError) as caught:
+                await _asks(address, ClientCredentials(tls_folder=tls("selfplay")), 2.0)
+            words = str(caught.value)
+        assert "CERTIFICATE_VERIFY_FAILED" in words
 
 
 async def test_certificates_are_rotated_without_a_restart(

@@ -115,7 +115,7 @@ async def test_health_can_be_watched_without_a_token(
     credentials = ServerCredentials(token_roles_file=secured.token_roles_file)
     async with serve(credentials) as served, grpc.aio.insecure_channel(served.address) as channel:
         watch = health_pb2_grpc.HealthStub(channel).Watch(
-            health_pb2.HealthCheckRequest(), timeout=10
+            health_pb2.HealthCheckRequest(), timeout=120
         )
         assert (await watch.read()).status == health_pb2.HealthCheckResponse.SERVING
         await served.server.set_serving(False)

@@ -26,7 +26,7 @@ from zerofleet.local.stores import Stores
 from zerofleet.models.folder import ModelFolder
 
 ROOT = Path(__file__).resolve().parents[3]
-DEADLINE = 120.0
+DEADLINE = 240.0
 # Each with no more rights than it needs.
 ROLES = {"inference": "worker", "selfplay": "worker", "evaluator": "evaluator"}
 

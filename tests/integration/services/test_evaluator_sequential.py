@@ -42,7 +42,7 @@ def test_a_sequential_match_ends_early_and_whoever_judges_it_agrees(make_fleet: 
     process, page = fleet.start_with_metrics("evaluator")
     fleet.until(lambda: match(fleet).verdict is not None)
     fleet.until(lambda: "zerofleet_evaluator_match_llr" in page())
-    assert "zerofleet_evaluator_match_pairs_counted" in page()
+    fleet.until(lambda: "zerofleet_evaluator_match_pairs_counted" in page())
     process.send_signal(signal.SIGTERM)
     assert process.wait(120) == 0
     judged = match(fleet)

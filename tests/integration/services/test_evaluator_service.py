@@ -78,7 +78,7 @@ def test_the_first_model_is_promoted_at_once_and_examined(make_fleet: Any) -> No
     fleet.until(lambda: waits_for(fleet, "the first model"))
     fleet.publish(1)
     fleet.until(lambda: waits_for(fleet, "a new model"))
-    assert "zerofleet_evaluator_best_version 1.0" in page()
+    fleet.until(lambda: "zerofleet_evaluator_best_version 1.0" in page())
     process.send_signal(signal.SIGTERM)
     assert process.wait(120) == 0
     assert "Traceback" not in fleet.log("evaluator")

@@ -19,6 +19,7 @@ from tests.processes import wait_ended
 from zerofleet import games
 from zerofleet.client import AsyncModel
 from zerofleet.fleet.heartbeat import Heartbeats
+from zerofleet.local.processes import free_port, take_port
 
 pytestmark = pytest.mark.fleet  # several processes each, and seconds of them
 
@@ -27,12 +28,12 @@ MOST_CLIENTS = 200
 
 
 def adjacent_ports() -> int:
-    """The first of two free ports."""
+    """The first of two ports that nobody else takes until the server binds them."""
     while True:
-        with socket.create_server(("127.0.0.1", 0)) as first:
-            port = first.getsockname()[1]
-            with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port + 1)):
-                return port
+        port = free_port()
+        with contextlib.suppress(OSError):
+            take_port(port + 1)
+            return port
 
 
 def beats(fleet: Any) -> dict[str, int]:
@@ -47,7 +48,7 @@ def page(port: int) -> str:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(120):
+    async with asyncio.timeout(240):
         while not await asyncio.to_thread(condition):  # noqa: ASYNC110 - a process has no event
             await asyncio.sleep(0.05)
 
@@ -70,7 +71,9 @@ async def test_two_processes_answer_behind_one_address(fleet: Any) -> None:
             answered = [beats(fleet).get(f"inference-1-{device}", 0) > 0 for device in (0, 1)]
             if all(answered):
                 break
-        await until(lambda: all(beats(fleet)[f"inference-1-{device}"] > 0 for device in (0, 1)))
+        await until(
+            lambda: all(beats(fleet).get(f"inference-1-{device}", 0) > 0 for device in (0, 1))
+        )
         for port in (metrics, metrics + 1):
             assert "zerofleet_inference_rows_total" in await asyncio.to_thread(page, port)
         children = psutil.Process(parent.pid).children()
