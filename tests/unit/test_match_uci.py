@@ -26,7 +26,7 @@ from zerofleet.games import State
 from zerofleet.match.anchors import RandomPlayer, anchor_player, why_absent, why_unsuited
 from zerofleet.match.play_match import GaveUp, draw_openings
 from zerofleet.match.program_players import UciPlayer
-from zerofleet.uci.client import UciClient, UciOption
+from zerofleet.uci.chess_program import UciClient, UciOption
 
 PROGRAM = Path(__file__).with_name("uci_program.py")
 CHESS = "chess"

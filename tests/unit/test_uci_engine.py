@@ -15,7 +15,7 @@ from zerofleet_core import State, game_spec
 from zerofleet.engine_lines import EngineOptions
 from zerofleet.errors import InferenceUnavailableError
 from zerofleet.rpc.player_service import PlayerDescription, SearchChild, SearchOptions, SearchTable
-from zerofleet.uci.engine import ChessEngine
+from zerofleet.uci.chess_engine import ChessEngine
 
 GAME = "chess"
 MATE = "7k/5Q2/6K1/8/8/8/8/8 w - - 0 1"  # 1. Qg7 mates

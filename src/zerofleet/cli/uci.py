@@ -36,7 +36,7 @@ def uci(
     """
     from zerofleet.engine_lines import EngineOptions
     from zerofleet.rpc.player_service import SearchOptions
-    from zerofleet.uci.engine import serve_uci
+    from zerofleet.uci.chess_engine import serve_uci
 
     options = EngineOptions(model, SearchOptions(simulations=simulations, leaves=leaves))
     service = (address, run_file, data)

@@ -22,7 +22,7 @@ from zerofleet.gtp.client import GtpClient
 from zerofleet.gtp.protocol import GtpError
 from zerofleet.match.play_match import ActionPlayer, GaveUp, Place, together
 from zerofleet.printable import printable, shortened
-from zerofleet.uci.client import UciClient
+from zerofleet.uci.chess_program import UciClient
 
 _log = structlog.get_logger()
 
