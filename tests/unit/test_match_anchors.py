@@ -140,7 +140,7 @@ async def test_programs_of_all_players_share_the_turns_to_think() -> None:
     [
         ("plays", None),
         ("resigns", None),
-        ("cheats", "forfeit at ply 1: a1 is illegal here"),
+        ("cheats", "forfeit at ply 1: 'a1' is not a legal move"),
         ("refuses", "forfeit at ply 0: refused a1: illegal move"),
     ],
 )

@@ -393,6 +393,6 @@ def _legal_action(state: State, move: str) -> tuple[int | None, str | None]:
         return None, f"forfeit at ply {state.ply}: '{words}' is not a move"
     try:
         state.copy().apply(action)
-    except ValueError as error:
-        return None, f"forfeit at ply {state.ply}: {words} is illegal here: {error}"
+    except ValueError:
+        return None, f"forfeit at ply {state.ply}: '{words}' is not a legal move"
     return action, None
