@@ -1,10 +1,10 @@
-"""The trainer as a service in a thread of the test's own process."""
+"""The trainer as a service in a thread of the test's own process, and patience with servers."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -13,10 +13,36 @@ from threading import Event
 import pytest
 
 from zerofleet import service
+from zerofleet.client import async_model
 from zerofleet.config import ProcessSettings, RunConfig
+from zerofleet.errors import InferenceUnavailableError
 
 Train = Callable[..., AbstractContextManager[Future[None]]]
 DEADLINE = 120.0
+
+
+@pytest.fixture(autouse=True)
+def patient_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that is up answers at once, but on a machine that stalls."""
+    monkeypatch.setattr(async_model, "_READY_SECONDS", 60.0)
+
+
+@pytest.fixture
+def refusal() -> Callable[[Callable[[], Awaitable[object]]], Awaitable[str]]:
+    """The words with which a server refuses a call for now.
+
+    A call whose time was over before the first refusal came is made again.
+    """
+
+    async def refused(call: Callable[[], Awaitable[object]]) -> str:
+        async with asyncio.timeout(120):
+            while True:
+                with pytest.raises(InferenceUnavailableError) as caught:
+                    await call()
+                if "DEADLINE_EXCEEDED" not in str(caught.value):
+                    return str(caught.value)
+
+    return refused
 
 
 @pytest.fixture

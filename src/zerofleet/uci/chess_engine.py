@@ -415,7 +415,7 @@ def _replayed(game: str, position: UciPosition) -> tuple[str, list[int], State]:
     state = State(game, start=start)
     for name in (*position.moves, None):
         if state.ending in _CLAIMED:
-            start, actions = _with_half_moves(state.setup_text(), 0), []
+            start, actions = _with_clock_at_zero(state.setup_text()), []
             state = State(game, start=start)
         if name is not None:
             actions.append(_apply(state, name))
@@ -426,12 +426,12 @@ def _with_open_clock(fen: str) -> str:
     """Return a FEN; a half-move clock above 100 becomes 0, because nobody claimed the draw."""
     fields = fen.split()
     clock = whole_number(fields[_HALF_MOVES], _MOST_HALF_MOVES) if len(fields) == 6 else None
-    return fen if clock is None or clock <= _DRAW_HALF_MOVES else _with_half_moves(fen, 0)
+    return fen if clock is None or clock <= _DRAW_HALF_MOVES else _with_clock_at_zero(fen)
 
 
-def _with_half_moves(fen: str, clock: int) -> str:
+def _with_clock_at_zero(fen: str) -> str:
     fields = fen.split()
-    fields[_HALF_MOVES] = str(clock)
+    fields[_HALF_MOVES] = "0"
     return " ".join(fields)
 
 

@@ -128,9 +128,8 @@ def parse_go(words: Sequence[str]) -> SearchLimits:
         elif word == "movetime":
             limits = replace(limits, move_seconds=max(0, _number(word, rest)) / 1000)
         elif word in _SECONDS:
-            clocks[_SECONDS[word]] = (
-                max(0, _number(word, rest)) / 1000
-            )  # negative for a player whose time is over
+            # The number is negative for a player whose time is over.
+            clocks[_SECONDS[word]] = max(0, _number(word, rest)) / 1000
         elif word in _INCREMENTS:
             increments[_INCREMENTS[word]] = max(0, _number(word, rest)) / 1000
         elif word in _COUNTS:

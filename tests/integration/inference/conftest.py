@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import hashlib
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -14,13 +13,8 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from zerofleet.client import async_model
 from zerofleet.database import Promotion
-from zerofleet.errors import (
-    InferenceUnavailableError,
-    ModelNotFoundError,
-    StoreUnavailableError,
-)
+from zerofleet.errors import ModelNotFoundError, StoreUnavailableError
 from zerofleet.models.folder import ModelFolder
 from zerofleet.models.graph import Shape
 from zerofleet.models.session import ModelSession
@@ -223,30 +217,6 @@ def serve(models: Models) -> Serve:
                 yield Served(f"{host}:{server.port}", server, served_models, batcher)
 
     return serving
-
-
-@pytest.fixture(autouse=True)
-def patient_looks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A server that is up answers at once, but on a machine that stalls."""
-    monkeypatch.setattr(async_model, "_READY_SECONDS", 60.0)
-
-
-@pytest.fixture
-def refusal() -> Callable[[Callable[[], Awaitable[object]]], Awaitable[str]]:
-    """The words with which a server refuses a call for now.
-
-    A call whose time was over before the first refusal came is made again.
-    """
-
-    async def refused(call: Callable[[], Awaitable[object]]) -> str:
-        async with asyncio.timeout(120):
-            while True:
-                with pytest.raises(InferenceUnavailableError) as caught:
-                    await call()
-                if "DEADLINE_EXCEEDED" not in str(caught.value):
-                    return str(caught.value)
-
-    return refused
 
 
 @pytest.fixture

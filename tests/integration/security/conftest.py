@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from zerofleet.client import async_model
 from zerofleet.errors import ModelNotFoundError
 from zerofleet.prediction import Prediction
 from zerofleet.rpc.access import Limits
@@ -146,12 +145,6 @@ def serve() -> Serve:
             yield Served(server, backend)
 
     return serving
-
-
-@pytest.fixture(autouse=True)
-def patient_looks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A server that is up answers at once, but on a machine that stalls."""
-    monkeypatch.setattr(async_model, "_READY_SECONDS", 60.0)
 
 
 @pytest.fixture(scope="session")
