@@ -1,7 +1,7 @@
-"""Make the positions of the chess exam: three and four men, each legal move with its outcome.
+"""Make the positions of the chess exam: three and four pieces, each legal move with its outcome.
 
 The outcomes come from Syzygy tables (de Man 2013), which the source archive of python-chess
-contains for all 35 kinds of material with up to four men:
+contains for all 35 kinds of material with up to four pieces:
 
     pip download --no-deps --no-binary :all: chess
     tar xf chess-*.tar.gz
@@ -99,12 +99,14 @@ def drawn(cell: Cell, tables: chess.syzygy.Tablebase, generator: random.Random) 
 
 
 def random_board(cell: Cell, generator: random.Random) -> chess.Board:
-    """Return a board with the cell's men on random squares; it may be an impossible position."""
+    """Return a board with the cell's pieces on random squares; it may be an impossible position."""
     strong_colour = generator.choice(chess.COLORS)
     board = chess.Board(None)
-    men = [(kind, strong_colour) for kind in "K" + cell.strong]
-    men += [(kind, not strong_colour) for kind in "K" + cell.weak]
-    for (kind, colour), square in zip(men, generator.sample(range(64), len(men)), strict=True):
+    pieces = [(kind, strong_colour) for kind in "K" + cell.strong]
+    pieces += [(kind, not strong_colour) for kind in "K" + cell.weak]
+    for (kind, colour), square in zip(
+        pieces, generator.sample(range(64), len(pieces)), strict=True
+    ):
         board.set_piece_at(square, chess.Piece(chess.Piece.from_symbol(kind).piece_type, colour))
     board.turn = strong_colour == cell.strong_to_move
     return board

@@ -40,7 +40,17 @@ struct GameSpec {
   bool sets_up_positions;
 };
 
-GameSpec game_spec(const std::string& name) {
+// The text in UTF-8. Python text may have surrogates, which stand for bytes outside UTF-8 and have
+// no UTF-8 of their own: they are written as escapes, such as \udcff.
+std::string utf8(const nb::str& text) {
+  PyObject* encoded = PyUnicode_AsEncodedString(text.ptr(), "utf-8", "backslashreplace");
+  if (encoded == nullptr) throw nb::python_error();
+  const auto bytes = nb::steal<nb::bytes>(encoded);
+  return {bytes.c_str(), bytes.size()};
+}
+
+GameSpec game_spec(const nb::str& text) {
+  const std::string name = utf8(text);
   const GameShape& shape = dynamic_game(name).shape();
   return {name,
           shape.num_actions,
@@ -57,9 +67,9 @@ GameSpec game_spec(const std::string& name) {
 // A position of a game that is known only at run time.
 class State {
  public:
-  State(const std::string& name, const std::vector<int>& actions, std::string start)
-      : game_(&dynamic_game(name)),
-        start_(std::move(start)),
+  State(const nb::str& name, const std::vector<int>& actions, const nb::str& start)
+      : game_(&dynamic_game(utf8(name))),
+        start_(utf8(start)),
         position_(position_after(*game_, std::span<const int>(actions), start_)) {}
 
   const std::string& game() const { return game_->name(); }
@@ -110,14 +120,15 @@ class State {
     if (!position_.is_legal(action)) {
       throw std::invalid_argument("action " + std::to_string(action) + " is illegal here");
     }
-    const auto name = position_.score_name_of(static_cast<Action>(action));
+    const auto name = position_.san_of(static_cast<Action>(action));
     return name ? *name : action_to_string(action);
   }
 
-  int string_to_action(const std::string& text) const {
-    auto action = position_.action_named(text);
-    if (!action) action = game_->string_to_action(text);
-    if (!action) throw std::invalid_argument("'" + text + "' is not an action of " + game());
+  int string_to_action(const nb::str& text) const {
+    const std::string name = utf8(text);
+    auto action = position_.action_named(name);
+    if (!action) action = game_->string_to_action(name);
+    if (!action) throw std::invalid_argument("'" + name + "' is not an action of " + game());
     return *action;
   }
 
@@ -213,7 +224,7 @@ void bind_state(nb::module_& module) {
   using namespace zerofleet;
   bind_spec(module);
   nb::class_<State>(module, "State", "A position, with the rules of its game.")
-      .def(nb::init<const std::string&, const std::vector<int>&, std::string>(), "game"_a,
+      .def(nb::init<const nb::str&, const std::vector<int>&, const nb::str&>(), "game"_a,
            "actions"_a = std::vector<int>{}, "start"_a = "",
            "Make the position after `actions` from a start position.\n\n"
            "Args:\n"

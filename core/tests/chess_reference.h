@@ -17,12 +17,12 @@ class ChessReference {
  public:
   explicit ChessReference(const std::string& fen, bool chess960) : chess960_(chess960) {
     std::istringstream fields(fen);
-    std::string men;
+    std::string pieces;
     std::string player;
     std::string rights;
-    fields >> men >> player >> rights >> en_passant_;
+    fields >> pieces >> player >> rights >> en_passant_;
     int square = 0;
-    for (const char letter : men) {
+    for (const char letter : pieces) {
       if (letter == '/') continue;
       if (std::isdigit(letter)) {
         for (int i = 0; i < letter - '0'; ++i) at(square++) = '.';
@@ -95,7 +95,7 @@ class ChessReference {
     return true;
   }
 
-  // Whether the man on `from` attacks `to`, whoever stands there.
+  // Whether the piece on `from` attacks `to`, whoever stands there.
   bool reaches(int from, int to) const {
     const int down = to / 8 - from / 8;
     const int right = to % 8 - from % 8;

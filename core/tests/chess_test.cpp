@@ -96,8 +96,9 @@ void starts_of_chess960() {
     check(from_fen(start, true).setup_text() == start);
   }
   check(seen.size() == kChess960Starts);
-  const auto men = [](int number) { return chess960_start(number).substr(0, 8); };
-  check(men(0) == "bbqnnrkr" && men(kChess960Usual) == "rnbqkbnr" && men(959) == "rkrnnqbb");
+  const auto pieces = [](int number) { return chess960_start(number).substr(0, 8); };
+  check(pieces(0) == "bbqnnrkr" && pieces(kChess960Usual) == "rnbqkbnr" &&
+        pieces(959) == "rkrnnqbb");
   check(chess960_start(kChess960Usual) ==
         Chess<1>(ChessRules{.chess960 = true, .max_length = 512}).setup_text());
   Random random(1);
@@ -108,7 +109,7 @@ void en_passant() {
   // Only the capture removes both pawns from the king's rank.
   check(!allows(from_fen("8/8/8/8/k2Pp2Q/8/8/3K4 b - d3 0 1"), "e4d3"));
   check(allows(from_fen("8/8/8/8/k2Pp3/8/8/3K4 b - d3 0 1"), "e4d3"));
-  // The capture takes the man that gives check.
+  // The capture takes the piece that gives check.
   const Chess<8> checked = from_fen("8/8/8/2k5/3Pp3/8/8/3K4 b - d3 0 1");
   check(allows(checked, "e4d3") && checked.board().is_check());
   // A pawn that shields its king cannot take, and so the square does not count.
@@ -180,13 +181,13 @@ void endings() {
   ends("R5k1/5ppp/8/8/8/8/8/K7 b - - 100 90", ChessEnding::kCheckmate, 1);  // mate comes first
   ends("6k1/5ppp/8/8/8/8/8/K6R b - - 100 90", ChessEnding::kFiftyMoves);
   ends("6k1/5ppp/8/8/8/8/8/K6R b - - 99 90", ChessEnding::kNone);
-  for (const char* men : {"k7/8/8/8/8/8/8/7K", "k7/8/8/8/8/8/8/6NK", "kb6/8/8/8/8/8/8/7K",
-                          "k1b1b3/8/8/8/8/8/8/7K", "kb6/8/8/8/8/8/8/6BK"}) {
-    ends(std::string(men) + " w - - 0 1", ChessEnding::kMaterial);
+  for (const char* pieces : {"k7/8/8/8/8/8/8/7K", "k7/8/8/8/8/8/8/6NK", "kb6/8/8/8/8/8/8/7K",
+                             "k1b1b3/8/8/8/8/8/8/7K", "kb6/8/8/8/8/8/8/6BK"}) {
+    ends(std::string(pieces) + " w - - 0 1", ChessEnding::kInsufficientMaterial);
   }
-  for (const char* men : {"k7/8/8/8/8/8/8/5NNK", "kn6/8/8/8/8/8/8/6NK", "kb6/8/8/8/8/8/8/6NK",
-                          "kbb5/8/8/8/8/8/8/7K", "kb6/8/8/8/8/8/8/5B1K", "k7/8/8/8/8/8/7P/7K"}) {
-    ends(std::string(men) + " w - - 0 1", ChessEnding::kNone);
+  for (const char* pieces : {"k7/8/8/8/8/8/8/5NNK", "kn6/8/8/8/8/8/8/6NK", "kb6/8/8/8/8/8/8/6NK",
+                             "kbb5/8/8/8/8/8/8/7K", "kb6/8/8/8/8/8/8/5B1K", "k7/8/8/8/8/8/7P/7K"}) {
+    ends(std::string(pieces) + " w - - 0 1", ChessEnding::kNone);
   }
 }
 
@@ -322,7 +323,7 @@ void random_game(const Chess<kHistory>& start, Random& random, bool all_texts) {
       moves.insert(move);
       if (!all_texts) return;
       check(position.action_named(move) == action);
-      const auto from_san = position.action_named(position.score_name_of(action));
+      const auto from_san = position.action_named(position.san_of(action));
       check(position.is_terminal() || from_san == action);
     });
     check(moves == reference.moves());

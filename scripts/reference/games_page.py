@@ -62,16 +62,16 @@ GO_LIBERTIES = (
 )
 STONES = ("stones of the player to move", "stones of the opponent", FIRST_LAST)
 
-CHESS_MEN = tuple(
-    f"{men} of {whose}"
+CHESS_PIECES = tuple(
+    f"{pieces} of {whose}"
     for whose in ("the player to move", "the opponent")
-    for men in ("pawns", "knights", "bishops", "rooks", "queens", "king")
+    for pieces in ("pawns", "knights", "bishops", "rooks", "queens", "king")
 )
 CHESS_HISTORY = tuple(
     text
     for when in ("now", *(f"{n} {'ply' if n == 1 else 'plies'} ago" for n in range(1, 8)))
     for text in (
-        *(f"{men}, {when}" for men in CHESS_MEN),
+        *(f"{pieces}, {when}" for pieces in CHESS_PIECES),
         f"all ones if the position, {when}, had occurred before",
     )
 )
@@ -334,9 +334,9 @@ def _sizes(name: str) -> tuple[str, ...]:
 
 def _chess_planes() -> list[tuple[str, str]]:
     """Return the planes of ``chess``, with the numbers of ``history=8`` in brackets."""
-    of_one, past = len(CHESS_MEN) + 1, len(CHESS_HISTORY)
+    of_one, past = len(CHESS_PIECES) + 1, len(CHESS_HISTORY)
     return [
-        *((str(number), text.removesuffix(", now")) for number, text in enumerate(CHESS_MEN)),
+        *((str(number), text.removesuffix(", now")) for number, text in enumerate(CHESS_PIECES)),
         (str(of_one - 1), "all ones if the position had occurred before"),
         (f"{of_one} to {past - 1} (`history=8`)", "the same, one to seven plies ago"),
         *(

@@ -136,3 +136,13 @@ def test_illegal_actions_are_named() -> None:
         invert_symmetry("tic_tac_toe", 8)
     with pytest.raises(ValueError, match=r"expected \[4\]"):
         transform_observation("tic_tac_toe", np.zeros(5, np.uint8), 0)
+
+
+def test_text_outside_of_utf_8_is_refused_in_escapes() -> None:
+    with pytest.raises(ValueError, match=r"'a\\udcff' is not an action of chess"):
+        State("chess").string_to_action("a\udcff")
+    with pytest.raises(ValueError, match=r"'\\udcff'"):
+        State("chess", [], "\udcff")
+    for make in (State, game_spec):
+        with pytest.raises(ValueError, match=r"unknown game 'chess\\udcff'"):
+            make("chess\udcff")

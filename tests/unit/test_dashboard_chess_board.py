@@ -1,4 +1,4 @@
-"""Captured men and checks agree with python-chess in random games."""
+"""Captured pieces and checks agree with python-chess in random games."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ VALUES = {"p": 1, "n": 3, "b": 3, "r": 5, "q": 9}
 
 
 def cells(board: chess.Board) -> list[str]:
-    men = [board.piece_at(chess.square(point % 8, 7 - point // 8)) for point in range(64)]
-    return [man.symbol() if man else "." for man in men]
+    pieces = [board.piece_at(chess.square(point % 8, 7 - point // 8)) for point in range(64)]
+    return [piece.symbol() if piece else "." for piece in pieces]
 
 
 @pytest.mark.parametrize("game", ["chess", "openspiel:chess"])
@@ -33,8 +33,8 @@ def test_random_games(game: str, seed: int) -> None:
         move = board.parse_san(state.action_to_san(action))
         mover = state.to_play
         if board.is_capture(move):
-            man = None if board.is_en_passant(move) else board.piece_at(move.to_square)
-            taken[mover][man.symbol() if man else "Pp"[1 - mover]] += 1
+            piece = None if board.is_en_passant(move) else board.piece_at(move.to_square)
+            taken[mover][piece.symbol() if piece else "Pp"[1 - mover]] += 1
         board.push(move)
         state.apply(action)
         actions.append(action)
@@ -47,8 +47,8 @@ def test_random_games(game: str, seed: int) -> None:
     assert checks
     captured = captured_men(game, actions, "", NAMES)
     lead = sum(
-        VALUES.get(man.symbol().lower(), 0) * (1 if man.color else -1)
-        for man in board.piece_map().values()
+        VALUES.get(piece.symbol().lower(), 0) * (1 if piece.color else -1)
+        for piece in board.piece_map().values()
     )
     for player, each in enumerate(captured):
         assert Counter(each.glyphs) == taken[player]

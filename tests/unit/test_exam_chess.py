@@ -70,8 +70,8 @@ def test_every_position_is_legal_and_allows_an_error(kind: ChessPositionKind) ->
 def test_endgames_are_balanced() -> None:
     positions = chess_sample(GAME, "endgames")
     for position in positions:
-        men = [letter for letter in position.start.split()[0] if letter.isalpha()]
-        assert sorted(position.group) == sorted("".join(men).upper())
+        pieces = [letter for letter in position.start.split()[0] if letter.isalpha()]
+        assert sorted(position.group) == sorted("".join(pieces).upper())
     groups = Counter(position.group for position in positions)
     assert {"KQK", "KRK", "KPK", "KBBK", "KBNK", "KRKB", "KPKP"} <= groups.keys()
     assert sum(count > 30 for count in groups.values()) == 29  # of two knights, few are no draw

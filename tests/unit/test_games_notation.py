@@ -68,6 +68,7 @@ def test_numbers_do_where_the_notation_is_none() -> None:
         ("connect_four", "4 8", "ply 1: '8'"),
         ("connect_four", "1 2 1 2 1 2 1 3", "ply 7: '3': action 2 at ply 7 is illegal"),
         ("connect_four", "4 -1", "ply 1: '-1'"),
+        ("connect_four", "4 \udcff", r"ply 1: '\\udcff'"),
     ],
 )
 def test_what_breaks_the_rules_is_named(game: str, text: str, message: str) -> None:
@@ -163,7 +164,10 @@ def test_a_class_reads_capitals_and_small_letters_where_that_is_clear() -> None:
     assert [Shouts.string_to_action(text) for text in ("Up", "UP", "up")] == [1, 2, None]
 
 
-@given(st.sampled_from(GAMES), st.text(max_size=8) | st.sampled_from(["9" * 5000, "b2\0", "0" * 9]))
+@given(
+    st.sampled_from(GAMES),
+    st.text(max_size=8) | st.sampled_from(["9" * 5000, "b2\0", "0" * 9, "b2\udcff"]),
+)
 @settings(deadline=None)
 def test_any_line_is_read_or_refused_in_a_short_message(game: str, text: str) -> None:
     said = ""

@@ -70,8 +70,8 @@ class DynamicState {
   virtual std::optional<std::string> name_of(Action) const { return std::nullopt; }
   virtual std::optional<Action> action_named(std::string_view) const { return std::nullopt; }
 
-  // See HasScoreNames and NamesEnding in game.h; empty where the game has none.
-  virtual std::optional<std::string> score_name_of(Action) const { return std::nullopt; }
+  // See HasSan and NamesEnding in game.h; empty where the game has none.
+  virtual std::optional<std::string> san_of(Action) const { return std::nullopt; }
   virtual std::string_view ending_name() const { return ""; }
 };
 
@@ -129,9 +129,7 @@ class DynamicPosition {
   std::optional<Action> action_named(std::string_view text) const {
     return state_->action_named(text);
   }
-  std::optional<std::string> score_name_of(Action action) const {
-    return state_->score_name_of(action);
-  }
+  std::optional<std::string> san_of(Action action) const { return state_->san_of(action); }
   std::string_view ending_name() const { return state_->ending_name(); }
 
  private:

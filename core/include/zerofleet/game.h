@@ -157,10 +157,10 @@ concept NamesActionsByPosition = requires(const G position, Action action, std::
   { position.action_named(text) } -> std::same_as<std::optional<Action>>;
 };
 
-// How people write a legal action in the record of a game, if that differs from `name_of`.
+// Standard algebraic notation (SAN) of chess. A game without it is written with `name_of`.
 template <class G>
-concept HasScoreNames = requires(const G position, Action action) {
-  { position.score_name_of(action) } -> std::same_as<std::string>;
+concept HasSan = requires(const G position, Action action) {
+  { position.san_of(action) } -> std::same_as<std::string>;
 };
 
 // Why a terminal position is the end, in a few words.

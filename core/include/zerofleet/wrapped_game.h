@@ -73,8 +73,8 @@ class WrappedState final : public DynamicState {
     if constexpr (NamesActionsByPosition<G>) return position_.action_named(text);
     return std::nullopt;
   }
-  std::optional<std::string> score_name_of(Action action) const override {
-    if constexpr (HasScoreNames<G>) return position_.score_name_of(action);
+  std::optional<std::string> san_of(Action action) const override {
+    if constexpr (HasSan<G>) return position_.san_of(action);
     return std::nullopt;
   }
   std::string_view ending_name() const override {

@@ -142,7 +142,7 @@ class InteractiveGame:
         if state.is_terminal:
             self._say(f"{self._outcome(state)} Type new, undo or quit.")
         prompt = "> " if state.is_terminal else f"your action ({self._name.removeprefix('the ')})> "
-        return self._obey(printable(self._ask(prompt).strip()), state)
+        return self._obey(self._ask(prompt).strip(), state)
 
     def _obey(self, line: str, state: State) -> bool:
         match line.lower():

@@ -137,7 +137,7 @@ class EndingTable:
     def _solve(self) -> None:
         """Fill the tables, first the mates and then the positions before them."""
         attacked = np.zeros(self.strong.shape, np.bool_)  # a piece attacks the bare king
-        occupied = np.zeros(self.strong.shape, np.bool_)  # two men on one square
+        occupied = np.zeros(self.strong.shape, np.bool_)  # two pieces on one square
         taken = np.zeros(self.strong.shape, np.bool_)  # by the bare king
         for number, piece in enumerate(self.pieces):
             attacked |= self._axis(number, piece.attacks())
@@ -212,25 +212,25 @@ def plies_to_mate(fen: str) -> int | None:
         None for a draw, and for every material that ``ENDINGS`` does not have.
     """
     placement, to_move = fen.split()[:2]
-    men: dict[str, list[int]] = {}
+    squares_of: dict[str, list[int]] = {}
     for rank, row in zip(reversed(range(_SIDES)), placement.split("/"), strict=True):
         file = 0
         for letter in row:
             if letter.isdecimal():
                 file += int(letter)
             else:
-                men.setdefault(letter, []).append(_SIDES * rank + file)
+                squares_of.setdefault(letter, []).append(_SIDES * rank + file)
                 file += 1
-    strong_is_white = any(letter.isupper() and letter != "K" for letter in men)
+    strong_is_white = any(letter.isupper() and letter != "K" for letter in squares_of)
     king, bare_king = ("K", "k") if strong_is_white else ("k", "K")
-    pieces = sorted(set(men) - {"K", "k"})
-    material = f"K{''.join(each.upper() * len(men[each]) for each in pieces)}K"
+    pieces = sorted(set(squares_of) - {"K", "k"})
+    material = f"K{''.join(each.upper() * len(squares_of[each]) for each in pieces)}K"
     if material not in ENDINGS:
         return None
     table = ending_table(material)
     turned = 0 if strong_is_white else _SQUARES - _SIDES  # black pawns move to lower ranks
-    squares = [square ^ turned for each in pieces for square in men[each]]
-    index = [men[king][0] ^ turned, men[bare_king][0] ^ turned]
+    squares = [square ^ turned for each in pieces for square in squares_of[each]]
+    index = [squares_of[king][0] ^ turned, squares_of[bare_king][0] ^ turned]
     for piece in table.pieces:
         index += [place for place, square in enumerate(piece.squares) if square in squares]
     strong_to_move = (to_move == "w") == strong_is_white
@@ -265,14 +265,14 @@ def won_positions(material: str, count: int, seed: int) -> list[str]:
 
 def _fen(table: EndingTable, index: int, strong_is_white: bool) -> str:
     king, bare_king, *places = map(int, np.unravel_index(index, table.strong.shape))
-    men = {king: "K", bare_king: "k"}
-    men |= {each.squares[p]: each.kind for each, p in zip(table.pieces, places, strict=True)}
+    letter_at = {king: "K", bare_king: "k"}
+    letter_at |= {each.squares[p]: each.kind for each, p in zip(table.pieces, places, strict=True)}
     if not strong_is_white:
         turned = _SQUARES - _SIDES
-        men = {square ^ turned: letter.swapcase() for square, letter in men.items()}
+        letter_at = {square ^ turned: letter.swapcase() for square, letter in letter_at.items()}
     rows: list[str] = []
     for rank in reversed(range(_SIDES)):
-        row = "".join(men.get(_SIDES * rank + file, ".") for file in range(_SIDES))
+        row = "".join(letter_at.get(_SIDES * rank + file, ".") for file in range(_SIDES))
         rows.append(re.sub(r"\.+", lambda empty: str(len(empty[0])), row))
     return f"{'/'.join(rows)} {'w' if strong_is_white else 'b'} - - 0 1"
 

@@ -1,10 +1,10 @@
-"""Positions of chess whose perfect play is known: endgames with few men, and forced mates.
+"""Positions of chess whose perfect play is known: endgames with few pieces, and forced mates.
 
 They come from two files of this package. A line has a position in Forsyth-Edwards notation (FEN), a
 sign for each legal move, and the name of the position's group, with tabs between them. The moves
 are in alphabetical order of their UCI names.
 
-- ``chess_endgames.txt``: three or four men, balanced over material, side to move and outcome. A
+- ``chess_endgames.txt``: three or four pieces, balanced over material, side to move and outcome. A
   sign is the move's outcome under perfect play: ``+`` win, ``=`` draw, ``-`` loss. The groups are
   the kinds of material, such as ``KRKB``. ``scripts/chess_endgames.py`` made it from Syzygy tables
   (de Man 2013).

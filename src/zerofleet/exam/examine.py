@@ -35,7 +35,7 @@ PositionKind = Literal["lines", "random", "good", "endgames", "mates"]
 ``lines``: the games of tic-tac-toe, or of a small game in Python. ``random``: positions of random
 play, of Connect Four, with the last empty squares of Othello, or of a larger game in Python.
 ``good``: positions of Connect Four near good play. ``endgames``: positions of chess with three or
-four men. ``mates``: forced mates of chess in one to three moves.
+four pieces. ``mates``: forced mates of chess in one to three moves.
 """
 
 _KINDS: dict[str, tuple[PositionKind, ...]] = {

@@ -18,7 +18,7 @@ from zerofleet.games.game_board import (
 _CELL = 40
 _NAMES = 18  # for the names of rows and columns
 _LINE_HEIGHT = 17  # a game may be shown as text
-_CHESS_MEN = {"k": "♚", "q": "♛", "r": "♜", "b": "♝", "n": "♞", "p": "♟"}
+_CHESS_GLYPHS = {"k": "♚", "q": "♛", "r": "♜", "b": "♝", "n": "♞", "p": "♟"}
 # Field, second field, lines, pieces of the first and the second player, as on the dashboard.
 _PLAIN = ("#eceff1", "#cfd8dc", "#90a4ae", "#22272b", "#fbfbf8")
 _COLOURS = {
@@ -67,9 +67,9 @@ class _Drawing:
     def __init__(self, shape: BoardGrid) -> None:
         self._shape = shape
         self._is_hexagonal = shape.style == "hexagons"
-        self._field, self._dark, self._rule, *self._men = _COLOURS.get(shape.style, _PLAIN)
+        self._field, self._dark, self._rule, *self._colours = _COLOURS.get(shape.style, _PLAIN)
         if shape.pieces == "marks":
-            self._men = list(_MARK_COLOURS)
+            self._colours = list(_MARK_COLOURS)
 
     def svg(self, position: BoardPosition, shares: Mapping[int, float]) -> str:
         shape = self._shape
@@ -151,7 +151,7 @@ class _Drawing:
 
     def _piece(self, piece: Piece) -> str:
         x, y = self._at(piece.point)
-        colour = self._men[piece.owner] if piece.owner >= 0 else self._rule
+        colour = self._colours[piece.owner] if piece.owner >= 0 else self._rule
         if self._shape.pieces == "marks":
             if piece.owner:
                 return (
@@ -162,11 +162,11 @@ class _Drawing:
                 f'<path d="M{x - 11:g} {y - 11:g}l22 22m0-22l-22 22" stroke="{colour}" '
                 'stroke-width="5"/>'
             )
-        man = _CHESS_MEN.get(piece.glyph.lower()) if self._shape.pieces == "chess" else None
-        if man is not None:
+        glyph = _CHESS_GLYPHS.get(piece.glyph.lower()) if self._shape.pieces == "chess" else None
+        if glyph is not None:
             return (
                 f'<text x="{x:g}" y="{y:g}" font-size="34" fill="{colour}" stroke="#1c1c1c" '
-                f'stroke-width="0.8">{man}</text>'
+                f'stroke-width="0.8">{glyph}</text>'
             )
         disc = self._circle(piece.point, 16.5, colour, "#37474f")
         if self._shape.pieces != "letters" or piece.glyph == EMPTY:

@@ -1,4 +1,4 @@
-"""Chess on a board: captured men, and the king in check."""
+"""Chess on a board: captured pieces, and the king in check."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _KNIGHT = ((1, 2), (2, 1), (-1, 2), (-2, 1), (1, -2), (2, -1), (-1, -2), (-2, -1
 
 @dataclass(frozen=True, slots=True)
 class CapturedMen:
-    """The men that one player has captured."""
+    """The pieces that one player has captured."""
 
     glyphs: tuple[str, ...]  # letters of Forsyth notation, queens first
-    lead: int  # pawns by which the player's men on the board are worth more; 0: not ahead
+    lead: int  # pawns by which the player's pieces on the board are worth more; 0: not ahead
     words: str
 
 
@@ -41,17 +41,17 @@ def captured_men(
     has_setup = spec(game).sets_up_positions
     state = State(game, [], start)
 
-    def men() -> Counter[str]:
+    def pieces() -> Counter[str]:
         text = state.setup_text() if has_setup else str(state)
         return Counter(letter for letter in text.split(" ", 1)[0] if letter.isalpha())
 
     taken: tuple[list[str], list[str]] = ([], [])
-    on_board = men()
+    on_board = pieces()
     for action in actions:
         mover = state.to_play
         state.apply(action)
-        after = men()
-        # A promoted pawn is the only man of the mover's own that disappears.
+        after = pieces()
+        # A promoted pawn is the only piece of the mover's own that disappears.
         taken[mover].extend(
             letter for letter in on_board - after if letter.islower() == (mover == 0)
         )
@@ -70,7 +70,7 @@ def _captured(letters: Iterable[str], lead: int, name: str) -> CapturedMen:
     order = list(_VALUES)
     glyphs = tuple(sorted(letters, key=lambda letter: order.index(letter.lower())))
     counts = Counter(_NAMES[letter.lower()] for letter in glyphs)
-    listed = [f"{count} {man}{'s' if count > 1 else ''}" for man, count in counts.items()]
+    listed = [f"{count} {piece}{'s' if count > 1 else ''}" for piece, count in counts.items()]
     ahead = f"; {lead} ahead" if lead else ""
     return CapturedMen(glyphs, lead, f"Captured by {name}: {', '.join(listed) or 'none'}{ahead}")
 
@@ -90,7 +90,7 @@ def checked_king(cells: Sequence[str], to_play: int) -> int | None:
     row, column = divmod(point, _SIZE)
 
     def seen(down: int, right: int, most: int = _SIZE) -> tuple[str, int]:
-        """Return the first man in a direction, and how many steps away it is."""
+        """Return the first piece in a direction, and how many steps away it is."""
         for steps in range(1, most + 1):
             r, c = row + steps * down, column + steps * right
             if not (0 <= r < _SIZE and 0 <= c < _SIZE):
@@ -101,8 +101,8 @@ def checked_king(cells: Sequence[str], to_play: int) -> int | None:
 
     for directions, slider in ((_STRAIGHT, "r"), (_DIAGONAL, "b")):
         for down, right in directions:
-            man, steps = seen(down, right)
-            if man in (theirs(slider), theirs("q")) or (man == theirs("k") and steps == 1):
+            piece, steps = seen(down, right)
+            if piece in (theirs(slider), theirs("q")) or (piece == theirs("k") and steps == 1):
                 return point
     if any(seen(*jump, 1)[0] == theirs("n") for jump in _KNIGHT):
         return point

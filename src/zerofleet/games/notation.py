@@ -13,7 +13,6 @@ from zerofleet.games.chess import is_chess
 from zerofleet.games.game_specs import outside_rules, spec
 from zerofleet.games.go import base_name
 from zerofleet.games.python_game import UNNAMED_PLAYERS, raise_failure_in
-from zerofleet.printable import printable
 
 _SHOWN = 200  # characters of a person's text in messages
 _ACTIONS_ARE_POINTS = ("go", "gomoku", "mnk", "othello", "tic_tac_toe")
@@ -99,7 +98,7 @@ def checked_start(game: str, text: str) -> str:
             wrong.
     """
     spec(game)
-    text = printable(" ".join(text.split()))  # the core reads no bytes outside of UTF-8
+    text = " ".join(text.split())
     if not text:
         return ""
     try:

@@ -15,7 +15,6 @@ from zerofleet.games.go import GoBoard, GoRules, diagram, go_score
 from zerofleet.games.notation import play_as
 from zerofleet.games.sgf import MAX_BYTES
 from zerofleet.gtp.protocol import GtpError, parse_number, parse_player
-from zerofleet.printable import printable
 from zerofleet.rpc.player_service import PositionPrediction
 
 Handler = Callable[..., str]
@@ -416,8 +415,7 @@ class GtpPosition:
             GtpError: the board has no such vertex.
         """
         try:
-            # The core reads no bytes outside of UTF-8: they are escaped.
-            return self.state.string_to_action(printable(vertex))
+            return self.state.string_to_action(vertex)
         except ValueError as error:
             raise GtpError(f"'{vertex}' is not a vertex of this board") from error
 

@@ -106,8 +106,7 @@ class ChessEngine:
     async def _run(self, lines: asyncio.Queue[str | None]) -> None:
         try:
             while (line := await lines.get()) is not None:
-                # The core reads no bytes outside of UTF-8: they are escaped.
-                words = [printable(word) for word in line.split()]
+                words = line.split()
                 # UCI asks engines to skip unknown words before a command.
                 while words and words[0] not in (*self._commands, _QUIT):
                     words.pop(0)
@@ -239,7 +238,7 @@ class ChessEngine:
 
     def complain(self, error: ZerofleetError) -> None:
         """Tell the controller why something has no effect."""
-        self._say(f"info string {' '.join(str(error).split())}\n")
+        self._say(f"info string {printable(' '.join(str(error).split()))}\n")
 
     def say(self, text: str) -> None:
         """Write lines to the controller."""

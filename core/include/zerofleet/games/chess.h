@@ -28,13 +28,13 @@ enum class ChessEnding : std::uint8_t {
   kNone,
   kCheckmate,
   kStalemate,
-  kMaterial,    // neither player could ever give mate with these men
-  kRepetition,  // the position occurred for the third time
-  kFiftyMoves,  // 100 plies without a capture or a pawn's move
+  kInsufficientMaterial,  // no series of legal moves ends in checkmate, by the pieces alone
+  kRepetition,            // the position occurred for the third time
+  kFiftyMoves,            // 100 plies without a capture or a pawn's move
   kMaxLength,
 };
 
-// The first player has the white men. Actions and squares are described in chess_moves.h: the
+// The first player has the white pieces. Actions and squares are described in chess_moves.h: the
 // board is always seen by the player to move. Unlike over the board, no player has to claim a draw
 // by repetition or by the 50-move rule.
 //
@@ -166,9 +166,10 @@ class Chess {
     return actions;
   }
 
-  // Moves that give check, or may: only they can win. All moves where any ends the game.
+  // See TellsEndingActions: only a move that gives check can win at once. The next move may reach
+  // the 50-move rule or the maximum length, and then all legal actions count.
   ActionList<kMostLegalActions> ending_actions() const {
-    if (clock_ + 1 == kFiftyMoves || ply_ + 1 == max_length_) return legal_actions();
+    if (clock_ + 1 == kFiftyMovePlies || ply_ + 1 == max_length_) return legal_actions();
     ActionList<kMostLegalActions> actions;
     if (draw_ != ChessEnding::kNone) return actions;
     ChessTargets moves;
@@ -243,9 +244,7 @@ class Chess {
   }
 
   // A legal move in standard algebraic notation: "Nbd7", "exd8=Q+", "O-O".
-  std::string score_name_of(Action action) const {
-    return san_text(board_, chess::move_of(action));
-  }
+  std::string san_of(Action action) const { return san_text(board_, chess::move_of(action)); }
 
   // The position in Forsyth-Edwards Notation; Chess960 has Shredder's letters for castling rights.
   std::string setup_text() const { return fen_text({board_, clock_, move_number()}); }
@@ -258,18 +257,18 @@ class Chess {
         first_known_ != other.first_known_ || repeats_ != other.repeats_) {
       return false;
     }
-    for (int at = first_known_; at <= clock_ && at < kFiftyMoves; ++at) {
+    for (int at = first_known_; at <= clock_ && at < kFiftyMovePlies; ++at) {
       if (low_[at] != other.low_[at] || high_[at] != other.high_[at]) return false;
     }
     return past_ == other.past_;
   }
 
  private:
-  static constexpr int kFiftyMoves = 100;  // plies
+  static constexpr int kFiftyMovePlies = 100;
   static constexpr std::uint64_t kSalt = 0x9e3779b97f4a7c15;
   static constexpr std::uint64_t kEnded = 0xd1b54a32d192ed03;
 
-  // An earlier position as its own mover saw it: the mover's men, and the kinds of all men as
+  // An earlier position as its own mover saw it: the mover's pieces, and the kinds of all pieces as
   // numbers of three bits, 0 where the square is empty.
   struct Past {
     struct Seen {
@@ -343,7 +342,7 @@ class Chess {
     for (int at = clock_ - 4; at >= first_known_; at -= 2) {
       if (low_[at] == low && high_[at] == high) ++repetitions_;
     }
-    if (clock_ < kFiftyMoves) {
+    if (clock_ < kFiftyMovePlies) {
       low_[clock_] = low;
       high_[clock_] = high;
     }
@@ -352,19 +351,19 @@ class Chess {
 
   // Draws that do not depend on the legal moves.
   void find_draw() {
-    draw_ = board_.is_material_draw() ? ChessEnding::kMaterial
-            : repetitions_ >= 2       ? ChessEnding::kRepetition
-            : clock_ >= kFiftyMoves   ? ChessEnding::kFiftyMoves
-            : ply_ >= max_length_     ? ChessEnding::kMaxLength
-                                      : ChessEnding::kNone;
+    draw_ = board_.has_insufficient_material() ? ChessEnding::kInsufficientMaterial
+            : repetitions_ >= 2                ? ChessEnding::kRepetition
+            : clock_ >= kFiftyMovePlies        ? ChessEnding::kFiftyMoves
+            : ply_ >= max_length_              ? ChessEnding::kMaxLength
+                                               : ChessEnding::kNone;
   }
 
   static constexpr int kPast = kHistory > 1 ? kHistory - 1 : 1;
 
   ChessBoard board_;
-  std::array<Past, kHistory - 1> past_{};         // by ply % kPast
-  std::array<std::uint32_t, kFiftyMoves> low_{};  // by clock, from first_known_; bits of keys
-  std::array<std::uint16_t, kFiftyMoves> high_{};
+  std::array<Past, kHistory - 1> past_{};             // by ply % kPast
+  std::array<std::uint32_t, kFiftyMovePlies> low_{};  // by clock, from first_known_; bits of keys
+  std::array<std::uint16_t, kFiftyMovePlies> high_{};
   std::int16_t ply_ = 0;
   std::int16_t max_length_;
   std::int16_t first_move_;  // number of the first move, as in FEN

@@ -130,7 +130,7 @@ constexpr Squares between(int a, int b) {
 
 // Random numbers of each part of a position (Zobrist 1970). Squares and files are White's.
 struct Keys {
-  std::array<std::array<std::array<std::uint64_t, 64>, kChessKinds>, 2> man{};  // by player
+  std::array<std::array<std::array<std::uint64_t, 64>, kChessKinds>, 2> piece{};  // by player
   std::array<std::array<std::uint64_t, 8>, 2> castling{};  // by player and the rook's file
   std::array<std::uint64_t, 8> en_passant{};
   std::uint64_t black_to_move = 0;
@@ -139,7 +139,7 @@ inline constexpr Keys kKeys = [] {
   Keys keys;
   std::uint64_t count = 0;
   const auto next = [&count] { return mix_bits(++count * 0x9e3779b97f4a7c15); };
-  for (auto& kinds : keys.man) {
+  for (auto& kinds : keys.piece) {
     for (auto& squares : kinds) {
       for (std::uint64_t& key : squares) key = next();
     }
@@ -162,15 +162,15 @@ struct ChessTargets {
   Squares movers = 0;
 };
 
-// A position without its past: men, castling rights and a possible en passant capture.
+// A position without its past: pieces, castling rights and a possible en passant capture.
 class ChessBoard {
  public:
   // Which of the four castling rights.
   enum Side { kOwnShort, kOwnLong, kTheirShort, kTheirLong };
 
-  constexpr Squares own() const { return men_[0]; }
-  constexpr Squares theirs() const { return men_[1]; }
-  constexpr Squares occupied() const { return men_[0] | men_[1]; }
+  constexpr Squares own() const { return pieces_[0]; }
+  constexpr Squares theirs() const { return pieces_[1]; }
+  constexpr Squares occupied() const { return pieces_[0] | pieces_[1]; }
   constexpr Squares of_kind(ChessKind kind) const { return kinds_[static_cast<std::size_t>(kind)]; }
   constexpr const std::array<Squares, kChessKinds>& kinds() const { return kinds_; }
   constexpr Player to_move() const { return to_move_; }
@@ -190,10 +190,10 @@ class ChessBoard {
     return en_passant_file_ == chess::kNoFile ? 0 : chess::bit(en_passant_target());
   }
 
-  // Equal for positions with the same men, player to move and possible moves.
+  // Equal for positions with the same pieces, player to move and possible moves.
   constexpr std::uint64_t key() const { return key_; }
 
-  // Kind of the man on an occupied square.
+  // Kind of the piece on an occupied square.
   constexpr ChessKind kind_at(int square) const {
     int kind = 0;
     for (int k = 1; k < kChessKinds; ++k) {
@@ -208,7 +208,7 @@ class ChessBoard {
   // Squares and rook files are White's until `start` is called.
   constexpr void put(Player player, ChessKind kind, int square) {
     kinds_[static_cast<std::size_t>(kind)] |= chess::bit(square);
-    men_[static_cast<std::size_t>(player)] |= chess::bit(square);
+    pieces_[static_cast<std::size_t>(player)] |= chess::bit(square);
   }
   constexpr void allow_castling(Player player, bool is_short, int rook_file) {
     castling_files_[static_cast<std::size_t>(2 * player + (is_short ? 0 : 1))] =
@@ -222,7 +222,7 @@ class ChessBoard {
     key_ = to_move == kSecondPlayer ? chess::kKeys.black_to_move : 0;
     for (Squares rest = occupied(); rest != 0; rest &= rest - 1) {
       const int square = chess::first(rest);
-      key_ ^= man_key((own() >> square) & 1 ? to_move_ : opponent(), kind_at(square), square);
+      key_ ^= piece_key((own() >> square) & 1 ? to_move_ : opponent(), kind_at(square), square);
     }
     for (const Side side : {kOwnShort, kOwnLong, kTheirShort, kTheirLong}) {
       key_ ^= castling_key(side);
@@ -230,11 +230,11 @@ class ChessBoard {
     if (en_passant_file != chess::kNoFile) allow_en_passant(en_passant_file);
   }
 
-  // The opponent's men among `men` that attack a square.
-  constexpr Squares attackers(int square, Squares obstacles, Squares men) const {
+  // The opponent's pieces among `pieces` that attack a square.
+  constexpr Squares attackers(int square, Squares obstacles, Squares pieces) const {
     using namespace chess;
     const Squares queens = of_kind(kQueen);
-    return men &
+    return pieces &
            ((attacked_by_pawns(bit(square)) & of_kind(kPawn)) |
             (knight_attacks(square) & of_kind(kKnight)) | (king_attacks(square) & of_kind(kKing)) |
             (rook_attacks(square, obstacles) & (of_kind(kRook) | queens)) |
@@ -280,7 +280,7 @@ class ChessBoard {
     if ((threats.checkers & (threats.checkers - 1)) != 0) return;
     Squares allowed = ~own();
     if (threats.checkers != 0) {
-      allowed &= threats.stops;
+      allowed &= threats.check_mask;
     } else {
       add_castling(king, moves);
     }
@@ -312,7 +312,7 @@ class ChessBoard {
     if (en_passant_file_ != kNoFile) add_en_passant(king, moves);
   }
 
-  // Leaves the legal moves that give check, and some that may.
+  // Drops most moves that give no check, and none that gives one.
   constexpr void keep_checks(ChessTargets& moves) const {
     using namespace chess;
     const int their_king = first(theirs() & of_kind(kKing));
@@ -326,7 +326,7 @@ class ChessBoard {
         straight,
         straight | diagonal,
         0};
-    Squares discoverers = 0;  // men that give check by leaving a line
+    Squares discoverers = 0;  // pieces that give check by leaving a line
     for_each_slider(their_king, own(), [&](Squares, Squares line) {
       const Squares shields = line & occupied();
       if ((shields & (shields - 1)) == 0) discoverers |= shields & own();
@@ -400,8 +400,8 @@ class ChessBoard {
 
   // Neither player could ever give mate, whatever the other does: no pawns, rooks or queens, and
   // either one knight alone or only bishops of one square colour. FIDE Laws, article 5.2.2, where
-  // the men alone decide.
-  constexpr bool is_material_draw() const {
+  // the pieces alone decide.
+  constexpr bool has_insufficient_material() const {
     if (of_kind(kPawn) | of_kind(kRook) | of_kind(kQueen)) return false;
     const Squares knights = of_kind(kKnight);
     const Squares bishops = of_kind(kBishop);
@@ -468,7 +468,7 @@ class ChessBoard {
     }
   }
 
-  // Whether the king is safe after an en passant capture, which removes two men from one rank.
+  // Whether the king is safe after an en passant capture, which removes two pieces from one rank.
   constexpr bool is_safe_en_passant(int king, int from) const {
     using namespace chess;
     const Squares taken = bit(en_passant_target() + 8);
@@ -476,12 +476,13 @@ class ChessBoard {
     return attackers(king, after, theirs() ^ taken) == 0;
   }
 
-  // What the opponent's men do to the king of the player to move.
+  // Checks on the king of the player to move, and pins to it.
   struct Threats {
     Squares checkers = 0;
-    Squares stops = 0;            // of a single check: its own square, and those between
-    std::array<Squares, 8> pins;  // lines between the king and a slider, with the slider, that
-    int num_pins = 0;             // only one own man blocks
+    Squares check_mask = 0;  // the checking piece and the squares between it and the king
+    std::array<Squares, 8>
+        pins;  // of each pinned piece: the pinning piece, and its line to the king
+    int num_pins = 0;
   };
   constexpr Threats threats() const {
     using namespace chess;
@@ -489,12 +490,12 @@ class ChessBoard {
     const int king = this->king();
     found.checkers = theirs() & ((attacked_by_pawns(bit(king)) & of_kind(kPawn)) |
                                  (knight_attacks(king) & of_kind(kKnight)));
-    found.stops = found.checkers;
+    found.check_mask = found.checkers;
     for_each_slider(king, theirs(), [&](Squares slider, Squares line) {
       const Squares shields = line & occupied();
       if (shields == 0) {
         found.checkers |= slider;
-        found.stops |= line | slider;
+        found.check_mask |= line | slider;
       } else if ((shields & (shields - 1)) == 0 && (shields & own()) != 0) {
         found.pins[found.num_pins++] = line | slider;
       }
@@ -502,14 +503,14 @@ class ChessBoard {
     return found;
   }
 
-  // Calls `visit(slider, line)` for the nearest slider among `men` in each direction from a square;
-  // `line` is the squares between.
+  // Calls `visit(slider, line)` for the nearest slider among `pieces` in each direction from a
+  // square; `line` is the squares between.
   template <class Visit>
-  [[gnu::always_inline]] constexpr void for_each_slider(int square, Squares men,
+  [[gnu::always_inline]] constexpr void for_each_slider(int square, Squares pieces,
                                                         Visit&& visit) const {
     const Squares queens = of_kind(kQueen);
-    const Squares straight = men & (of_kind(kRook) | queens);
-    const Squares diagonal = men & (of_kind(kBishop) | queens);
+    const Squares straight = pieces & (of_kind(kRook) | queens);
+    const Squares diagonal = pieces & (of_kind(kBishop) | queens);
     const auto& lines = chess::kLines[static_cast<std::size_t>(square)];
     for (std::size_t i = 0; i < 4; ++i) {
       const Squares sliders = i < 2 ? straight : diagonal;
@@ -531,16 +532,16 @@ class ChessBoard {
     return file == chess::kNoFile ? 0 : chess::kKeys.castling[player][file];
   }
 
-  constexpr std::uint64_t man_key(Player player, ChessKind kind, int square) const {
+  constexpr std::uint64_t piece_key(Player player, ChessKind kind, int square) const {
     return chess::kKeys
-        .man[player][kind][to_move_ == kFirstPlayer ? square : chess::mirrored(square)];
+        .piece[player][kind][to_move_ == kFirstPlayer ? square : chess::mirrored(square)];
   }
 
-  // Puts a man on a square or removes it; side 0 is the mover.
+  // Puts a piece on a square or removes it; side 0 is the mover.
   constexpr void toggle(int side, ChessKind kind, int square) {
     kinds_[static_cast<std::size_t>(kind)] ^= chess::bit(square);
-    men_[static_cast<std::size_t>(side)] ^= chess::bit(square);
-    key_ ^= man_key(side == 0 ? to_move_ : opponent(), kind, square);
+    pieces_[static_cast<std::size_t>(side)] ^= chess::bit(square);
+    key_ ^= piece_key(side == 0 ? to_move_ : opponent(), kind, square);
   }
 
   constexpr void take(int square) {
@@ -577,8 +578,8 @@ class ChessBoard {
   // Turns the board to the other player.
   constexpr void mirror() {
     for (Squares& squares : kinds_) squares = chess::mirrored(squares);
-    for (Squares& squares : men_) squares = chess::mirrored(squares);
-    std::swap(men_[0], men_[1]);
+    for (Squares& squares : pieces_) squares = chess::mirrored(squares);
+    std::swap(pieces_[0], pieces_[1]);
     std::swap(castling_files_[kOwnShort], castling_files_[kTheirShort]);
     std::swap(castling_files_[kOwnLong], castling_files_[kTheirLong]);
     to_move_ = opponent();
@@ -599,8 +600,8 @@ class ChessBoard {
     en_passant_file_ = kNoFile;
   }
 
-  std::array<Squares, kChessKinds> kinds_{};  // men of both players
-  std::array<Squares, 2> men_{};              // of the player to move, and of the opponent
+  std::array<Squares, kChessKinds> kinds_{};  // pieces of both players
+  std::array<Squares, 2> pieces_{};           // of the player to move, and of the opponent
   std::uint64_t key_ = 0;
   std::array<std::int8_t, 4> castling_files_{chess::kNoFile, chess::kNoFile, chess::kNoFile,
                                              chess::kNoFile};  // by Side

@@ -11,7 +11,7 @@ namespace zerofleet {
 
 // Every step of a queen or a knight on an empty board is an action: 1,792 pairs of squares, ordered
 // by the square that is left, then by the one that is reached. They include the moves of all other
-// men. A pawn that reaches the last rank by such an action becomes a queen. The other promotions
+// pieces. A pawn that reaches the last rank by such an action becomes a queen. The other promotions
 // follow: 22 steps from the seventh to the eighth rank, in the same order, each to a knight, a
 // bishop and a rook.
 //
@@ -81,8 +81,8 @@ constexpr Action action_of(const ChessMove& move, bool is_promotion) {
 // Calls `visit(action)` for every legal move of a position, in ascending order of the actions.
 template <class Visit>
 constexpr void for_each_action(const ChessBoard& board, const ChessTargets& moves, Visit&& visit) {
-  for (Squares men = moves.movers; men != 0; men &= men - 1) {
-    const int from = first(men);
+  for (Squares pieces = moves.movers; pieces != 0; pieces &= pieces - 1) {
+    const int from = first(pieces);
     const auto& actions = kNumbering.step[static_cast<std::size_t>(from)];
     for (Squares rest = moves.to[static_cast<std::size_t>(from)]; rest != 0; rest &= rest - 1) {
       visit(actions[static_cast<std::size_t>(first(rest))]);

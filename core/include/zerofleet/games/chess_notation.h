@@ -24,7 +24,7 @@ inline constexpr std::string_view kChessStart =
 struct ChessSetup {
   ChessBoard board;
   int clock = 0;  // plies since the last capture or pawn's move
-  int move = 1;   // number of the next move; Black's has the number of White's before it
+  int move = 1;   // the FEN's full-move number, which grows after Black's moves
 };
 
 namespace chess {
@@ -72,9 +72,10 @@ class FenReader {
       start = end + 1;
     }
     if (fields_.size() != 6 && fields_.size() != 4) {
-      refuse(fen, "it has " + std::to_string(fields_.size()) +
-                      " fields; write 6: men, player to move, castling rights, en passant square, "
-                      "half-move clock, move number");
+      refuse(fen,
+             "it has " + std::to_string(fields_.size()) +
+                 " fields; write 6: pieces, player to move, castling rights, en passant square, "
+                 "half-move clock, move number");
     }
   }
 
@@ -108,10 +109,10 @@ class FenReader {
   }
 
   int count(Player player, ChessKind kind) const {
-    return std::popcount(men_[player] & setup_.board.of_kind(kind));
+    return std::popcount(pieces_[player] & setup_.board.of_kind(kind));
   }
   bool has(Player player, ChessKind kind, int square) const {
-    return (men_[player] & setup_.board.of_kind(kind) & bit(square)) != 0;
+    return (pieces_[player] & setup_.board.of_kind(kind) & bit(square)) != 0;
   }
 
   void read_men() {
@@ -128,12 +129,12 @@ class FenReader {
         const bool is_white = letter >= 'A' && letter <= 'Z';
         const std::size_t kind = (is_white ? kLetters : kSmallLetters).find(letter);
         if (kind == std::string_view::npos) {
-          fail(quoted({&letter, 1}) + " is no man; write KQRBNP for White, kqrbnp for Black");
+          fail(quoted({&letter, 1}) + " is not a piece; write KQRBNP for White, kqrbnp for Black");
         }
         if (column < 8) {
           const Player player = is_white ? kFirstPlayer : kSecondPlayer;
           setup_.board.put(player, static_cast<ChessKind>(kind), 8 * row + column);
-          men_[player] |= bit(8 * row + column);
+          pieces_[player] |= bit(8 * row + column);
         }
         ++column;
       }
@@ -157,7 +158,7 @@ class FenReader {
       const int promoted =
           std::max(0, count(player, kQueen) - 1) + std::max(0, count(player, kRook) - 2) +
           std::max(0, count(player, kBishop) - 2) + std::max(0, count(player, kKnight) - 2);
-      if (pawns + promoted > 8) fail(name + " has more men than promotions can give");
+      if (pawns + promoted > 8) fail(name + " has more pieces than promotions can give");
     }
     const Squares last_ranks = (kFirstRank >> 56) | kFirstRank;
     if (const Squares wrong = setup_.board.of_kind(kPawn) & last_ranks) {
@@ -179,8 +180,8 @@ class FenReader {
       const char small = is_white ? static_cast<char>(letter - 'A' + 'a') : letter;
       const Player player = is_white ? kFirstPlayer : kSecondPlayer;
       const int home = is_white ? 56 : 0;
-      const int king = first(men_[player] & setup_.board.of_kind(kKing));
-      const int rook = home + rook_file(small, player, home, king);
+      const int king = first(pieces_[player] & setup_.board.of_kind(kKing));
+      const std::optional<int> file = rook_file(small, player, home, king);
       const std::string right = "castling right " + quoted({&letter, 1});
       const bool is_home =
           setup_.board.is_chess960() ? king > home && king < home + 7 : king == home + 4;
@@ -188,19 +189,20 @@ class FenReader {
         fail(right + ": " + std::string(name_of(player)) + "'s king is on " +
              square_text(king, kFirstPlayer));
       }
-      if (rook < home || !has(player, kRook, rook)) {
+      if (!file || !has(player, kRook, home + *file)) {
         fail(right + ": " + std::string(name_of(player)) + " has no rook there");
       }
-      bool& is_given = given_[player][rook > king];
+      const bool is_short = home + *file > king;
+      bool& is_given = given_[player][is_short];
       if (is_given) fail(right + " is given twice");
       is_given = true;
-      setup_.board.allow_castling(player, rook > king, column_of(rook));
+      setup_.board.allow_castling(player, is_short, *file);
     }
   }
 
   // File of the rook of a castling right: the corner of K and Q, or in Chess960 the outermost rook;
-  // the file itself of Shredder's letters. -9 if there is none.
-  int rook_file(char letter, Player player, int home, int king) const {
+  // the file itself of Shredder's letters.
+  std::optional<int> rook_file(char letter, Player player, int home, int king) const {
     const bool chess960 = setup_.board.is_chess960();
     if (letter == 'k' || letter == 'q') {
       const bool is_short = letter == 'k';
@@ -210,7 +212,7 @@ class FenReader {
         if (home + file == king) break;
         if (has(player, kRook, home + file)) return file;
       }
-      return -9;
+      return std::nullopt;
     }
     if (chess960 && letter >= 'a' && letter <= 'h') return letter - 'a';
     fail("castling rights must be - or letters of " +
@@ -233,8 +235,8 @@ class FenReader {
       fail(impossible + "no pawn of " + std::string(name_of(mover)) + " is on " +
            square_text(*square + ahead, kFirstPlayer));
     }
-    if ((men_[0] | men_[1]) & (bit(*square) | bit(*square - ahead))) {
-      fail(impossible + "a man is in the pawn's way");
+    if ((pieces_[0] | pieces_[1]) & (bit(*square) | bit(*square - ahead))) {
+      fail(impossible + "a piece is in the pawn's way");
     }
     en_passant_file_ = column_of(*square);
   }
@@ -257,7 +259,7 @@ class FenReader {
   std::string_view fen_;
   std::vector<std::string_view> fields_;
   ChessSetup setup_;
-  std::array<Squares, 2> men_{};                // by player
+  std::array<Squares, 2> pieces_{};             // by player
   std::array<std::array<bool, 2>, 2> given_{};  // castling rights by player, and whether short
   Player player_ = kFirstPlayer;
   int en_passant_file_ = kNoFile;
@@ -272,7 +274,7 @@ inline ChessSetup parse_fen(std::string_view fen, bool chess960) {
   return chess::FenReader(fen, chess960).read();
 }
 
-// The men on each rank from the top, as White sees them, '.' where a square is empty.
+// The pieces on each rank from the top, as White sees them, '.' where a square is empty.
 inline std::array<std::string, 8> chess_ranks(const ChessBoard& board) {
   std::array<std::string, 8> ranks;
   for (int square = 0; square < 64; ++square) {
@@ -290,9 +292,9 @@ inline std::array<std::string, 8> chess_ranks(const ChessBoard& board) {
 inline std::string board_picture(const ChessBoard& board) {
   std::string picture;
   int rank = 8;
-  for (const std::string& men : chess_ranks(board)) {
+  for (const std::string& pieces : chess_ranks(board)) {
     picture += std::to_string(rank--);
-    for (const char letter : men) picture += {' ', letter};
+    for (const char letter : pieces) picture += {' ', letter};
     picture += '\n';
   }
   return picture + "  a b c d e f g h";
@@ -302,10 +304,10 @@ inline std::string board_picture(const ChessBoard& board) {
 inline std::string fen_text(const ChessSetup& setup) {
   const ChessBoard& board = setup.board;
   std::string fen;
-  for (const std::string& men : chess_ranks(board)) {
+  for (const std::string& pieces : chess_ranks(board)) {
     if (!fen.empty()) fen += '/';
     int empty = 0;
-    for (const char letter : men + '/') {
+    for (const char letter : pieces + '/') {
       if (letter == '.') {
         ++empty;
         continue;
@@ -347,29 +349,29 @@ inline constexpr int kChess960Usual = 518;  // RNBQKBNR
 inline std::string chess960_start(int number) {
   constexpr std::array<std::array<int, 2>, 10> kKnights = {
       {{0, 1}, {0, 2}, {0, 3}, {0, 4}, {1, 2}, {1, 3}, {1, 4}, {2, 3}, {2, 4}, {3, 4}}};
-  std::string men(8, '.');
-  const auto free_file = [&men](int skipped) {
-    std::size_t file = men.find('.');
-    while (skipped-- > 0) file = men.find('.', file + 1);
+  std::string pieces(8, '.');
+  const auto free_file = [&pieces](int skipped) {
+    std::size_t file = pieces.find('.');
+    while (skipped-- > 0) file = pieces.find('.', file + 1);
     return file;
   };
-  men[static_cast<std::size_t>(2 * (number % 4) + 1)] = 'b';
-  men[static_cast<std::size_t>(2 * (number / 4 % 4))] = 'b';
-  men[free_file(number / 16 % 6)] = 'q';
+  pieces[static_cast<std::size_t>(2 * (number % 4) + 1)] = 'b';
+  pieces[static_cast<std::size_t>(2 * (number / 4 % 4))] = 'b';
+  pieces[free_file(number / 16 % 6)] = 'q';
   const auto [first, second] = kKnights[static_cast<std::size_t>(number / 96)];
-  for (const std::size_t file : {free_file(first), free_file(second)}) men[file] = 'n';
+  for (const std::size_t file : {free_file(first), free_file(second)}) pieces[file] = 'n';
   std::string rights;
-  for (const char man : {'r', 'k', 'r'}) {
+  for (const char piece : {'r', 'k', 'r'}) {
     const std::size_t file = free_file(0);
-    men[file] = man;
-    if (man == 'r') rights.insert(rights.begin(), static_cast<char>('a' + file));
+    pieces[file] = piece;
+    if (piece == 'r') rights.insert(rights.begin(), static_cast<char>('a' + file));
   }
   const auto capitals = [](std::string text) {
     for (char& letter : text) letter = static_cast<char>(letter - 'a' + 'A');
     return text;
   };
-  return men + "/pppppppp/8/8/8/8/PPPPPPPP/" + capitals(men) + " w " + capitals(rights) + rights +
-         " - 0 1";
+  return pieces + "/pppppppp/8/8/8/8/PPPPPPPP/" + capitals(pieces) + " w " + capitals(rights) +
+         rights + " - 0 1";
 }
 
 // A move in the notation of the Universal Chess Interface, as `player` sees the board.

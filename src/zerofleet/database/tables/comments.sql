@@ -15,7 +15,7 @@ COMMENT ON TABLE exams IS
     'ended.';
 COMMENT ON COLUMN exams.kind IS
     'lines: every line of play of a small game. random, good: positions of random play, or near good '
-    'play. endgames, mates: positions of chess with three or four men, or with a forced mate. '
+    'play. endgames, mates: positions of chess with three or four pieces, or with a forced mate. '
     'first:, second: whole games as that player against the solver, which plays evenly among its '
     'best actions or resists longest. won: games of chess from a won ending. gnugo:LEVEL: whole games '
     'against GNU Go.';
