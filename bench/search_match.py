@@ -1,12 +1,14 @@
-"""Which of two searches plays better with the same network, and what does each ask of it?
+"""Play two searches with the same network against each other, and count their predictions.
 
-``python -m bench.search_match connect_four --model FILE --second reuse_tree=false`` plays paired
-games from random openings: in each pair both have each colour. ``--first``, ``--second`` and
-``--both`` set a key of ``[search]``; repeat them for several keys. They also take ``lcb_stdevs``
-and ``c_puct_stdev_scale``, which client searches use and no run file sets.
+``python -m bench.search_match connect_four --model FILE --second reuse_tree=false`` plays pairs of
+games from random openings. Both games of a pair have the same opening and swap colours.
 
-Moves are chosen without noise. The score is the first search's; its 95% interval comes from the
-scores of pairs. Positions are those that the network was asked for, which is what a search costs.
+``--first``, ``--second`` and ``--both`` set a key of ``[search]``; repeat them for several keys.
+They also take ``lcb_stdevs`` and ``c_puct_stdev_scale``, which only client searches use. No run
+file sets these two.
+
+Moves are chosen without noise. The 95% interval of a score comes from the scores of pairs.
+``positions/ply`` counts the network's predictions, which are the cost of a search.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ import argparse
 import json
 import math
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -46,29 +48,47 @@ COLUMNS = {
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Play and print."""
+    """Play the match and print a row for each search."""
     options = parse(argv)
     rows = play(options.workload, options)
-    what = f"{options.workload.name}, {options.model or 'random weights'}, {options.precision}"
-    show(rows, what, COLUMNS, as_json=options.json)
+    title = f"{options.workload.name}, {options.model or 'random weights'}, {options.precision}"
+    show(rows, title, COLUMNS, as_json=options.json)
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     found = parser("bench.search_match", __doc__)
-    found.add_argument("--model", type=Path, help="a model file of fp32; else random weights")
+    found.add_argument("--model", type=Path, help="model file in fp32 [random weights]")
     found.add_argument("--precision", choices=PRECISIONS, default="fp32")
-    found.add_argument("--simulations", type=positive(int), help="of a move, for both")
-    found.add_argument("--games", type=positive(int), default=1000, help="about so many [1000]")
-    found.add_argument("--opening-plies", type=positive(int), default=4, help="[4]")
-    found.add_argument("--seed", type=int, default=1, help="of openings and symmetries [1]")
+    found.add_argument(
+        "--simulations",
+        type=positive(int),
+        help="simulations per move, for both searches [the game's workload]",
+    )
+    found.add_argument(
+        "--games",
+        type=positive(int),
+        default=1000,
+        help="number of games [1000]; a small game may have fewer openings",
+    )
+    found.add_argument(
+        "--opening-plies", type=positive(int), default=4, help="random plies at the start [4]"
+    )
+    found.add_argument("--seed", type=int, default=1, help="seed of the openings [1]")
     for name in ("both", "first", "second"):
-        found.add_argument(f"--{name}", metavar="KEY=VALUE", action="append", default=[])
+        which = "both searches" if name == "both" else f"the {name} search"
+        found.add_argument(
+            f"--{name}",
+            metavar="KEY=VALUE",
+            action="append",
+            default=[],
+            help=f"set a key of [search] for {which}",
+        )
     return found.parse_args(argv)
 
 
 def play(workload: Workload, options: argparse.Namespace) -> list[Row]:
-    """Play all games; a row for each search."""
+    """Play all games, and return a row for each search."""
     base = {"num_simulations": options.simulations or workload.simulations}
     searches = [
         _search(workload.game, base, [*options.both, *options.first]),
@@ -86,11 +106,16 @@ def play(workload: Workload, options: argparse.Namespace) -> list[Row]:
         other=searches[1],
         starts=starts[: len(openings)],
     )
-    games, asked = _played(match, session)
-    return _rows(workload, games, asked, options)
+    games, predictions = _play_games(match, session)
+    return _rows(workload, games, predictions, options)
 
 
-def _search(game: str, base: dict[str, object], settings: Iterable[str]) -> SearchConfig:
+def _search(game: str, base: dict[str, object], settings: Sequence[str]) -> SearchConfig:
+    """Return the search with ``settings``, a list of ``KEY=VALUE``, over ``base``.
+
+    Raises:
+        ConfigError: an unknown key or an invalid value.
+    """
     values = dict(base)
     for setting in settings:
         key, _, text = setting.partition("=")
@@ -99,35 +124,37 @@ def _search(game: str, base: dict[str, object], settings: Iterable[str]) -> Sear
         except ValueError:
             values[key] = text
     # No run file sets these two, so [search] is checked without them.
-    stdev_settings = {key: float(str(values.pop(key))) for key in STDEV_SETTINGS if key in values}
-    asked = {"name": "match", "preset": "plain", "game": game, "search": values}
+    stdev_settings = {key: str(values.pop(key)) for key in STDEV_SETTINGS if key in values}
     try:
-        run = run_from_values(asked)
+        run = run_from_values({"name": "match", "preset": "plain", "game": game, "search": values})
+        numbers = {key: float(text) for key, text in stdev_settings.items()}
+        return SearchConfig(**run.search.model_dump() | DETERMINISTIC | numbers)
     except ValidationError as error:
         first = error.errors()[0]
         key = ".".join(map(str, first["loc"]))
         raise ConfigError(f"{key} = {first['input']!r}: {first['msg']}") from error
-    return SearchConfig(**run.search.model_dump() | DETERMINISTIC | stdev_settings)
+    except ValueError as error:
+        raise ConfigError(f"{', '.join(settings)}: {error}") from error
 
 
-def _played(match: Match, session: ModelSession) -> tuple[list[GameColumns], list[int]]:
-    """All games, and the positions that each side had predicted."""
+def _play_games(match: Match, session: ModelSession) -> tuple[list[GameColumns], list[int]]:
+    """Return all games, and the number of predictions of each side."""
     games: list[GameColumns] = []
-    asked = [0, 0]
+    predictions = [0, 0]
     while not match.done:
         for side in (0, 1):
             observations = match.select(side)
             if len(observations) > 0:
-                asked[side] += len(observations)
+                predictions[side] += len(observations)
                 match.backup(side, *session.run(observations), 1)
         games += match.take_finished()
-    return games, asked
+    return games, predictions
 
 
 def _rows(
     workload: Workload,
     games: Sequence[GameColumns],
-    asked: Sequence[int],
+    predictions: Sequence[int],
     options: argparse.Namespace,
 ) -> list[Row]:
     scores = np.zeros(len(games))
@@ -137,13 +164,13 @@ def _rows(
         result = game.result or 0
         scores[game.game_id] = 0.5 + 0.5 * (-result if second_begins else result)
         for side in (0, 1):
-            mine = (game.to_play == (side ^ second_begins)) & (game.simulations > 0)
-            plies[side] += int(mine.sum())
-            visits[side] += int(game.simulations[mine].sum())
+            is_own_ply = (game.to_play == (side ^ second_begins)) & (game.simulations > 0)
+            plies[side] += int(is_own_ply.sum())
+            visits[side] += int(game.simulations[is_own_ply].sum())
     pairs = scores.reshape(-1, 2).mean(axis=1)
     score = float(pairs.mean())
     margin = 1.96 * statistics.stdev(pairs) / math.sqrt(len(pairs)) if len(pairs) > 1 else 1.0
-    about = {
+    common = {
         "bench": "search_match",
         "game": workload.name,
         "model": str(options.model or "random"),
@@ -151,18 +178,18 @@ def _rows(
         "games": len(games),
     }
     return [
-        about
+        common
         | {
             "search": name,
-            "score": round(of_side, 4),
-            "low": round(max(0.0, of_side - margin), 4),
-            "high": round(min(1.0, of_side + margin), 4),
+            "score": round(side_score, 4),
+            "low": round(max(0.0, side_score - margin), 4),
+            "high": round(min(1.0, side_score + margin), 4),
             "plies": plies[side],
-            "positions_per_ply": round(asked[side] / max(plies[side], 1), 2),
+            "positions_per_ply": round(predictions[side] / max(plies[side], 1), 2),
             "visits_per_ply": round(visits[side] / max(plies[side], 1), 2),
             "settings": list(settings),
         }
-        for side, (name, of_side, settings) in enumerate(
+        for side, (name, side_score, settings) in enumerate(
             (
                 ("first", score, [*options.both, *options.first]),
                 ("second", 1.0 - score, [*options.both, *options.second]),

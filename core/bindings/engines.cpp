@@ -169,15 +169,14 @@ void bind_self_play(nb::module_& module) {
           "Raises:\n    ValueError: a threshold outside [-1, 1], or a share outside [0, 1].")
       .def(
           "set_restarts",
-          [](const PySelfPlay& self, const ActionLists& beginnings, double share) {
-            self.run([&](SelfPlayEngine& engine) { engine.set_restarts(beginnings, share); });
+          [](const PySelfPlay& self, const ActionLists& restarts, double share) {
+            self.run([&](SelfPlayEngine& engine) { engine.set_restarts(restarts, share); });
           },
-          "beginnings"_a, "share"_a,
-          "Let a random share of the games that begin from now on repeat one of these "
-          "beginnings.\n\n"
-          "Each beginning is equally likely. Its plies are no training targets, and the game that\n"
-          "follows is not one in which no player resigns (`plays_on`).\n\n"
-          "Args:\n    beginnings: each a list of actions from the start of the game.\n\n"
+          "restarts"_a, "share"_a,
+          "Let a random share of the games that begin from now on repeat one of these restarts.\n\n"
+          "Each restart is equally likely. Its plies are no training targets, and its games never\n"
+          "have `plays_on`.\n\n"
+          "Args:\n    restarts: each a list of actions from the start of the game.\n\n"
           "Raises:\n    ValueError: an illegal action, a finished game, or a share outside [0, 1].")
       .def_prop_ro("statistics", &statistics<SelfPlayEngine>);
 }

@@ -116,14 +116,14 @@ void forks_begin_as_earlier_games_did() {
   check(longest > 10);
 }
 
-// A restart repeats a beginning as it is, and is searched from there.
+// A restart repeats a restart as it is, and is searched from there.
 void restarts_begin_where_they_are_told() {
   SearchConfig config = small_config();
   config.num_simulations = 4;
-  const std::vector<std::vector<int>> beginnings = {{3, 3, 2}, {0, 6, 1, 1, 5}};
+  const std::vector<std::vector<int>> restarts = {{3, 3, 2}, {0, 6, 1, 1, 5}};
   const auto engine = make_self_play("connect_four", 16, config, 7);
   engine->set_resignation(std::nullopt, 1.0);
-  engine->set_restarts(beginnings, 0.5);
+  engine->set_restarts(restarts, 0.5);
   int restarts = 0;
   std::set<std::size_t> lengths;
   const auto games = play(*engine, 400);
@@ -133,9 +133,9 @@ void restarts_begin_where_they_are_told() {
     if (drawn == 0) continue;
     ++restarts;
     lengths.insert(drawn);
-    check(std::any_of(beginnings.begin(), beginnings.end(), [&](const auto& beginning) {
-      return beginning.size() == drawn &&
-             std::equal(beginning.begin(), beginning.end(), game.action.begin());
+    check(std::any_of(restarts.begin(), restarts.end(), [&](const auto& restart) {
+      return restart.size() == drawn &&
+             std::equal(restart.begin(), restart.end(), game.action.begin());
     }));
   }
   check_near(restarts / static_cast<double>(games.size()), 0.5, 0.1);

@@ -1,4 +1,4 @@
-"""The page of largest mistakes: positions of the newest games where the player was most wrong."""
+"""The page of largest mistakes: positions of the newest games with the largest regret."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from zerofleet.services.dashboard.toolkit import Table, TableColumn, ui
 
 _SECONDS = 60.0
 _SHOWN = 25
-_NEWEST_GAMES = 1_000  # as many as the view reads
+_NEWEST_GAMES = 1_000  # as in the view largest_mistakes
 _LARGEST = f"""
 SELECT m.game_uid, m.ply, m.model, m.value, m.result, m.regret, g.moves, g.start
 FROM (
@@ -42,7 +42,7 @@ _RESULTS = {1: "won", 0: "draw", -1: "lost"}
 
 @dataclass(frozen=True, slots=True)
 class Mistake:
-    """A position of a game whose value differed from the result."""
+    """A position whose values, from there to the end of the game, differed from the result."""
 
     game_uid: str
     ply: int
@@ -60,15 +60,16 @@ class Mistake:
     start: str
     player: str
     """Name of the player to move."""
-    played: int
-    played_move: str
-    """The played action as the game writes it."""
+    action: int
+    """The action played in the position."""
+    move: str
+    """The same action in the notation of the game, such as SAN in chess."""
 
 
 def add_mistakes_page(frame: Frame) -> None:
     """Register the page."""
 
-    @frame.page("/mistakes", "Mistakes", in_menu=False)
+    @frame.page("/mistakes", "Largest mistakes", in_menu=False)
     async def _(visit: Visit) -> None:
         board = await asyncio.to_thread(board_of, visit.run.game)
 
@@ -81,10 +82,10 @@ def add_mistakes_page(frame: Frame) -> None:
 
 
 def mistakes_of(game: str, rows: Iterable[Any]) -> tuple[Mistake, ...]:
-    """Return the mistakes of rows of ``largest_mistakes`` with the moves of their games.
+    """Return the mistakes in rows of ``_LARGEST``.
 
-    Games that do not replay under the rules are left out: the trainer rejects them, but they stay
-    in the database.
+    Games with an illegal move are left out. The trainer rejects them, but they stay in the
+    database.
     """
     found: list[Mistake] = []
     for row in rows:
@@ -108,8 +109,8 @@ def _mistake_of(game: str, row: Any) -> Mistake:  # noqa: ANN401
         actions=tuple(actions[: row.ply]),
         start=start,
         player=player_names(game)[state.to_play],
-        played=actions[row.ply],
-        played_move=state.action_to_san(actions[row.ply]),
+        action=actions[row.ply],
+        move=state.action_to_san(actions[row.ply]),
     )
 
 
@@ -152,7 +153,7 @@ class MistakesView:
             "number_title": "Open the game at this ply",
             "ply": mistake.ply,
             "player": mistake.player.removeprefix("the "),
-            "played": mistake.played_move,
+            "played": mistake.move,
             "model": mistake.model,
             "value": f"{mistake.value:+.2f}",
             "result": _RESULTS[mistake.result],
@@ -173,14 +174,14 @@ class MistakesView:
             return
         self._number = min(self._number, len(self._mistakes))
         mistake = self._mistakes[self._number - 1]
-        mark = BoardMark(mistake.played, 0.35, "played")
+        mark = BoardMark(mistake.action, 0.35, "played")
         self._board.seek(
             mistake.actions, start=mistake.start, then=lambda: self._board.draw_marks([mark])
         )
         self._where.set_text(
             f"Mistake {self._number} of {len(self._mistakes)}, {mistake.player} to move. Model "
-            f"{mistake.model} played {mistake.played_move} and expected {mistake.value:+.2f}. The "
-            f"result for {mistake.player}: {_RESULTS[mistake.result]}."
+            f"{mistake.model} played {mistake.move} and expected {mistake.value:+.2f}. "
+            f"Result for {mistake.player}: {_RESULTS[mistake.result]}."
         )
         with self._links:
             ui.link("Game", self._game_link(mistake)).classes("zf-link")

@@ -45,7 +45,7 @@ from zerofleet.fleet.report import (
 from zerofleet.fleet.usage import read_usage
 from zerofleet.redis_connection import UP, RedisState
 from zerofleet.rpc.tls import client_credentials
-from zerofleet.search_configs import served_simulations
+from zerofleet.search_configs import client_simulations
 from zerofleet.services.dashboard.settings import DashboardSettings
 from zerofleet.services.dashboard.visitors import Allowance, Visitor, VisitorPlayer
 
@@ -312,7 +312,7 @@ class Sources:
             searches=settings.dashboard_searches,
             whose="all visitors together have",
         )
-        self._num_simulations = served_simulations(run)
+        self._num_simulations = client_simulations(run)
         self._away: dict[str, Away] = {}
 
     async def __aenter__(self) -> Self:

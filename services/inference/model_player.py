@@ -30,7 +30,7 @@ from zerofleet.rpc.player_service import (
     SearchTable,
     Sgf,
 )
-from zerofleet.search_configs import served_search
+from zerofleet.search_configs import client_search
 from zerofleet.services.inference.backend import PinnedPredictor
 from zerofleet.services.inference.batcher import Batcher
 from zerofleet.services.inference.loaded_models import LoadedModel
@@ -448,7 +448,7 @@ class ModelPlayer:
             return Search(
                 self._game,
                 [position.actions],
-                served_search(self._search, simulations),
+                client_search(self._search, simulations),
                 seed,
                 leaves_per_position=leaves,
                 noise=options.get("noise", False),

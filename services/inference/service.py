@@ -32,7 +32,7 @@ from zerofleet.rpc.codec import RequestShape
 from zerofleet.rpc.health import HealthServer
 from zerofleet.rpc.server import Server
 from zerofleet.rpc.tls import ServerCredentials
-from zerofleet.search_configs import served_simulations
+from zerofleet.search_configs import client_simulations
 from zerofleet.service import Pulse, beat, first_of, give_memory_back, served_metrics
 from zerofleet.services.inference.backend import Backend
 from zerofleet.services.inference.batcher import Batcher, BatchLimits, Histogram
@@ -164,7 +164,7 @@ async def _answer(
     shape = RequestShape(spec.observation_bytes, spec.num_actions, run.inference.max_batch_rows)
     backend = Backend(models, batcher, shape, provider.name)
     load = Load(batcher, models, provider.name, runs_on=runs_on_text(run, provider))
-    search = run.search.model_copy(update={"num_simulations": served_simulations(run)})
+    search = run.search.model_copy(update={"num_simulations": client_simulations(run)})
     player = ModelPlayer(run.game.name, search, models, batcher)
     server = Server(
         settings.listen_address,

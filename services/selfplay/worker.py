@@ -402,7 +402,7 @@ def _now() -> datetime:
 
 
 class RestartReader:
-    """Reads from Postgres the positions where games restart, and sets them in the engines.
+    """Reads from Postgres the positions at which games restart, and sets them in the engines.
 
     Does nothing if ``selfplay.restart_share`` is 0.
     """
@@ -415,7 +415,7 @@ class RestartReader:
         self._positions: list[list[int]] = []
 
     async def read(self) -> None:
-        """Take over the positions from Postgres; while it is down, keep the last ones."""
+        """Read and set the positions; while Postgres is down, keep the last ones."""
         if not self._share:
             return
         try:
@@ -427,7 +427,7 @@ class RestartReader:
         try:
             for engine in self._engines:
                 engine.set_restarts(positions, self._share)
-        except ValueError as error:  # they are of other rules: an upgrade is under way
+        except ValueError as error:  # positions of other rules: an upgrade is under way
             _log.warning("game_restarts_refused", reason=str(error))
         else:
             _log.info("game_restarts", positions=len(positions), before=len(self._positions))

@@ -420,7 +420,7 @@ class Trainer:
 
 
 class RestartWriter:
-    """Stores the positions at which self-play begins again, every minute.
+    """Stores the positions at which self-play games restart, every minute.
 
     Args:
         run: name of the run.

@@ -1,7 +1,7 @@
 """The core's search settings, made from a run file.
 
-A match, a client and self-play share ``[search]``. Only self-play also reads ``[selfplay]``, so a
-new exploration key never reaches a match.
+Matches, clients and self-play share ``[search]``. Only self-play also reads ``[selfplay]``, so a
+new exploration key never changes a match.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from zerofleet.config import RunConfig, SearchSection, SelfplaySection
 PLAIN_SEARCH = SearchSection(
     num_simulations=100, root="puct", prove_results=False, decisive_moves=False
 )
-"""PUCT without proofs, for players that are the same in all runs."""
+"""PUCT without proofs, for players that must not depend on the run file."""
 
 DETERMINISTIC: dict[str, Any] = {
     "dirichlet_fraction": 0.0,
@@ -25,37 +25,38 @@ DETERMINISTIC: dict[str, Any] = {
     "temperature_moves": 0,
     "random_symmetry": False,
 }
-"""Settings of the core that are random unless they are switched off. No other key of
-``[selfplay]`` explores until it is set."""
+"""Values that switch off every setting of the core that is random by default. The other keys of
+``[selfplay]`` are neutral by default."""
 
 STDEV_SETTINGS = {"lcb_stdevs": 5.0, "c_puct_stdev_scale": 0.85}
-"""Settings of client searches in a run with a Gumbel root, with KataGo's values. The move has the
-highest lower confidence bound, and ``c_puct`` follows the standard deviation of the values."""
+"""Settings of client searches in a run with a Gumbel root; the numbers are KataGo's. The best
+action has the highest lower confidence bound, and ``c_puct`` follows the standard deviation of the
+values."""
 
 _MOST_OPENING_PLIES = 24  # unless the run file says otherwise
 
-_OF_PLAY = {
+_NOT_SEARCH_KEYS = {
     "games_per_engine",
     "engines",
     "save_every_plies",
     "lease_seconds",
     "max_ahead_positions",
-    "restart_share",  # the engine gets it with the positions
+    "restart_share",  # SelfPlay.set_restarts takes it with the positions
 }
-"""Keys of ``[selfplay]`` that say nothing about the search."""
+"""Keys of ``[selfplay]`` that do not belong to the search."""
 
-_EXPLORING = set(SelfplaySection.model_fields) - _OF_PLAY
+_SEARCH_KEYS = set(SelfplaySection.model_fields) - _NOT_SEARCH_KEYS
 
 
 def selfplay_search(run: RunConfig) -> SearchConfig:
-    """Return the search of self-play: the only one that explores."""
-    exploring: dict[str, Any] = run.selfplay.model_dump(include=_EXPLORING)
-    exploring["random_opening_plies"] = opening_plies(run)
-    return SearchConfig(**run.search.model_dump(), **exploring)
+    """Return the search of self-play, the only search that explores."""
+    exploration: dict[str, Any] = run.selfplay.model_dump(include=_SEARCH_KEYS)
+    exploration["random_opening_plies"] = opening_plies(run)
+    return SearchConfig(**run.search.model_dump(), **exploration)
 
 
 def opening_plies(run: RunConfig) -> int:
-    """Return the most plies of a random opening, which the run file may leave to the game."""
+    """Return the most plies of a random opening. The default depends on the game's length."""
     plies = run.selfplay.random_opening_plies
     if plies is None:
         return min(games.spec(run.game.name).max_length // 2, _MOST_OPENING_PLIES)
@@ -74,21 +75,25 @@ def match_search(section: SearchSection, num_simulations: int) -> SearchConfig:
     return SearchConfig(**values)
 
 
-def served_simulations(run: RunConfig) -> int:
-    """Simulations of a client's search that does not say how many.
+def client_simulations(run: RunConfig) -> int:
+    """Return the default number of simulations of a client search.
 
-    The largest number that self-play, matches or rating games use: a client gets at least the
-    simulations with which the model was rated.
+    It is the largest number that self-play, matches or rating games use. So a client gets at least
+    the simulations with which the model was rated.
     """
     return max(section.num_simulations for section in (run.search, run.evaluator, run.rating))
 
 
-def served_search(section: SearchSection, num_simulations: int) -> SearchConfig:
+def client_search(section: SearchSection, num_simulations: int) -> SearchConfig:
     """Return the search of a client's request: full, with noise only if the client asks for it.
 
-    The root is PUCT whatever the run trains with: people read visits as the search's preference.
-    Sequential halving at a Gumbel root visits good and bad actions equally often. But a Gumbel root
-    weighs values when it chooses the move; ``STDEV_SETTINGS`` replace this.
+    The root is PUCT even if the run trains with a Gumbel root, because people read visits as the
+    search's preference. Sequential halving at a Gumbel root visits good and bad actions equally
+    often. A Gumbel root chooses the move by values too; with PUCT, ``STDEV_SETTINGS`` do this.
+
+    Args:
+        section: the run file's section.
+        num_simulations: simulations for each search.
     """
     stdev_settings = STDEV_SETTINGS if section.root == "gumbel" else {}
     values: dict[str, Any] = (

@@ -93,8 +93,8 @@ async def test_games_begin_where_the_player_was_most_wrong(
     assert writer.due()
     writer.write()
     assert not writer.due()
-    beginnings = [list(each.actions) for each in found]
-    assert database.restarts("test") == beginnings
+    restarts = [list(each.actions) for each in found]
+    assert database.restarts("test") == restarts
     assert_view_agrees(database)
     [before] = database._rows("SELECT count(*) AS games FROM games")
 
@@ -111,7 +111,7 @@ async def test_games_begin_where_the_player_was_most_wrong(
     begun = 0
     for row in new:
         drawn = next((i for i, each in enumerate(row.simulations) if each), len(row.actions))
-        begun += row.actions[:drawn] in beginnings
+        begun += row.actions[:drawn] in restarts
     # Games that the worker before had left unfinished began elsewhere.
     assert begun >= len(new) - 2 * run.selfplay.games_per_engine
     whole = read_window(run, database)

@@ -14,4 +14,4 @@ def a_row(moves: str, ply: int) -> Any:
 
 def test_games_that_do_not_replay_are_left_out() -> None:
     [mistake] = mistakes_of("tic_tac_toe", [a_row("b2 b2 a1", 1), a_row("b2 a1 c3", 1)])
-    assert (mistake.moves, mistake.actions, mistake.played) == ("b2", (4,), 0)
+    assert (mistake.moves, mistake.actions, mistake.action) == ("b2", (4,), 0)

@@ -9,10 +9,10 @@ from zerofleet.config import RunConfig, SearchSection, Section, SelfplaySection,
 from zerofleet.search_configs import (
     PLAIN_SEARCH,
     STDEV_SETTINGS,
+    client_search,
+    client_simulations,
     match_search,
     selfplay_search,
-    served_search,
-    served_simulations,
 )
 
 # Every field away from its default.
@@ -133,7 +133,7 @@ def test_a_match_searches_as_the_run_says() -> None:
 @pytest.mark.parametrize("root", ["puct", "gumbel"])
 def test_a_client_searches_as_the_run_says_at_a_puct_root(root: str) -> None:
     section = SEARCH.model_copy(update={"root": root, "cache_positions": 10})
-    search = served_search(section, 20)
+    search = client_search(section, 20)
     assert (search.root, search.num_simulations) == ("puct", 20)
     for key in set(SearchSection.model_fields) - {"num_simulations", "root"}:
         assert getattr(search, key) == pytest.approx(getattr(section, key)), key
@@ -146,9 +146,9 @@ def test_only_client_searches_of_a_run_with_a_gumbel_root_have_stdev_settings() 
 
     none = dict.fromkeys(STDEV_SETTINGS, 0.0)
     gumbel, puct = SearchSection(root="gumbel"), SearchSection(root="puct")
-    assert stdev_settings(served_search(gumbel, 20)) == STDEV_SETTINGS
+    assert stdev_settings(client_search(gumbel, 20)) == STDEV_SETTINGS
     for search in (
-        served_search(puct, 20),
+        client_search(puct, 20),
         match_search(gumbel, 20),
         match_search(puct, 20),
         match_search(PLAIN_SEARCH, 20),
@@ -158,13 +158,13 @@ def test_only_client_searches_of_a_run_with_a_gumbel_root_have_stdev_settings() 
 
 
 def test_a_client_that_asks_for_noise_gets_the_core_s() -> None:
-    search = served_search(SEARCH, 20)
+    search = client_search(SEARCH, 20)
     for key in set(KEYS) - set(SearchSection.model_fields):
         assert getattr(search, key) == getattr(STANDARD, key)
 
 
-def test_a_served_search_caches_no_more_than_it_can_visit() -> None:
-    assert served_search(SearchSection(), 20).cache_positions == 20
+def test_a_client_search_caches_no_more_than_it_can_visit() -> None:
+    assert client_search(SearchSection(), 20).cache_positions == 20
 
 
 @pytest.mark.parametrize("numbers", [(30, 40, 20), (40, 30, 20), (20, 30, 40)])
@@ -179,7 +179,7 @@ def test_a_client_gets_no_fewer_simulations_than_a_measured_player(
         "evaluator": {"num_simulations": of_matches},
         "rating": {"num_simulations": of_ratings},
     })  # fmt: skip
-    assert served_simulations(run) == 40
+    assert client_simulations(run) == 40
 
 
 NAMED = {"fpu": ("zero", "reduction"), "root": ("puct", "gumbel")} | {

@@ -54,7 +54,7 @@ class SelfPlayEngine {
   virtual void set_accepting(bool accepting) = 0;
   virtual void set_plies_per_select(int plies) = 0;
   virtual void set_resignation(std::optional<float> threshold, double play_on_share) = 0;
-  virtual void set_restarts(const std::vector<std::vector<int>>& beginnings, double share) = 0;
+  virtual void set_restarts(const std::vector<std::vector<int>>& restarts, double share) = 0;
   virtual EngineStatistics statistics() const = 0;
 };
 

@@ -34,15 +34,15 @@ class GumbelRoot {
   static constexpr double kValueScale = 1.0;    // c_scale
 
   // `budget` is the number of simulations to come. `priors`, [children], are the network's and stay
-  // as they are: the target is a better policy than the priors only if those are the network's.
+  // as they are: only priors of the network make the target a better policy than the priors.
   void start(std::span<const float> priors, const EdgeWindow&, const RootPlan& plan, int budget,
              Random& random) {
     plan_ = *plan.gumbel;
     logits_.resize(priors.size());
     perturbed_.resize(priors.size());
     for (std::size_t i = 0; i < priors.size(); ++i) {
-      constexpr float kLeast = 1e-30f;  // its logarithm is low enough, and finite
-      logits_[i] = static_cast<float>(portable_log(std::max(priors[i], kLeast)));
+      constexpr float kSmallestPrior = 1e-30f;  // its logarithm is low enough, and finite
+      logits_[i] = static_cast<float>(portable_log(std::max(priors[i], kSmallestPrior)));
       perturbed_[i] = logits_[i];
       if (plan_.scale > 0.0) {
         const double gumbel = -portable_log(-portable_log(random.uniform()));
@@ -58,10 +58,11 @@ class GumbelRoot {
     begin_phase();
   }
 
-  // Whether the next choice depends on leaves in flight, because `next` would halve the field.
+  // Whether the next choice depends on leaves in flight, because `next` would halve the children in
+  // play.
   bool is_waiting() const { return turn_ == in_play_.size() && rounds_left_ == 1; }
 
-  // The child that the next simulation must visit; -1 leaves it to the formula.
+  // The child that the next simulation must visit; -1 leaves it to PUCT.
   int next(const RootView& root) {
     if (turn_ == in_play_.size()) {
       turn_ = 0;
@@ -74,7 +75,7 @@ class GumbelRoot {
     return root.may_visit(child) ? child : -1;
   }
 
-  // Tells that a simulation began: the next one visits another child.
+  // Notes that a simulation began: the next one visits another child.
   void advance() { ++turn_; }
 
   // The root's value: the mean of the completed q under the improved policy. `mean` is the mean of
@@ -122,14 +123,14 @@ class GumbelRoot {
  private:
   void begin_phase() {
     turn_ = 0;
-    const int visits_of_a_round = std::max(1, phases_) * static_cast<int>(in_play_.size());
-    rounds_left_ = std::max(1, budget_ / visits_of_a_round);
+    const int phase_budget = budget_ / std::max(1, phases_);
+    rounds_left_ = std::max(1, phase_budget / static_cast<int>(in_play_.size()));
   }
 
-  // Keeps the `count` children in play with the highest numbers; ties go to the first.
-  void keep_best(std::size_t count, const std::vector<float>& number) {
+  // Keeps the `count` children in play with the highest scores; ties go to the first.
+  void keep_best(std::size_t count, const std::vector<float>& score) {
     std::stable_sort(in_play_.begin(), in_play_.end(),
-                     [&](int a, int b) { return number[a] > number[b]; });
+                     [&](int a, int b) { return score[a] > score[b]; });
     if (count < in_play_.size()) in_play_.resize(count);
   }
 

@@ -32,9 +32,9 @@ inline int choose_child(std::span<const std::int32_t> visit_counts, std::span<co
   std::vector<double> cumulative(visit_counts.size());
   double sum = 0.0;
   for (std::size_t i = 0; i < visit_counts.size(); ++i) {
-    const double share = static_cast<double>(visit_counts[i]) / visit_counts[best];
-    if (share > 0.0) {
-      sum += temperature == 1.0 ? share : portable_exp(portable_log(share) / temperature);
+    const double relative = static_cast<double>(visit_counts[i]) / visit_counts[best];
+    if (relative > 0.0) {
+      sum += temperature == 1.0 ? relative : portable_exp(portable_log(relative) / temperature);
     }
     cumulative[i] = sum;
   }

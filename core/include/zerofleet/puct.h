@@ -38,10 +38,10 @@ struct Puct {
     return c_puct * std::sqrt(std::max(total_visits, 1.0f));
   }
 
-  // Factor of c_puct at a node, given the mean, the sum of squares and the number of the values
-  // that came back. It is 1 where their standard deviation is kPriorStdev. kPriorCount values with
-  // this deviation are counted in addition (KataGo, docs/KataGoMethods.md, "Dynamic Variance-Scaled
-  // cPUCT").
+  // Factor of c_puct at a node, at least 1 - stdev_scale, given the mean, the sum of squares and
+  // the number of the values that came back. It is 1 where their standard deviation is kPriorStdev.
+  // kPriorCount values with this deviation are counted in addition (KataGo, docs/KataGoMethods.md,
+  // "Dynamic Variance-Scaled cPUCT").
   float stdev_factor(float mean, float square_sum, float count) const {
     constexpr float kPriorStdev = 0.4f;
     constexpr float kPriorCount = 2.0f;
@@ -54,7 +54,8 @@ struct Puct {
     return 1.0f + stdev_scale * (std::sqrt(variance) / kPriorStdev - 1.0f);
   }
 
-  // Q of an untried action at a node, given the node's value and the prior mass tried so far.
+  // Q of an unvisited action at a node, given the node's value and the prior mass of the visited
+  // actions. The root has a reduction of its own.
   float unvisited_value(float node_value, float visited_prior, float reduction) const {
     if (fpu == Fpu::kZero) return 0.0f;
     return node_value - reduction * std::sqrt(std::max(visited_prior, 0.0f));

@@ -43,23 +43,23 @@ inline void mix_noise(std::span<float> priors, const RootPlan& plan, Random& ran
   }
 }
 
-// The largest number of visits, up to `wished`, to which `budget` more can bring every child.
-inline int affordable_child_visits(const EdgeWindow& edges, int wished, int budget) {
+// The largest number of visits, up to `most`, to which `budget` more can bring every child.
+inline int affordable_child_visits(const EdgeWindow& edges, int most, int budget) {
   const std::span<const std::int32_t> visits(edges.visit_count,
                                              static_cast<std::size_t>(edges.count));
   if (visits.empty()) return 0;
   const int total = std::accumulate(visits.begin(), visits.end(), 0);
-  for (int due = std::min(wished, (total + budget) / edges.count); due > 0; --due) {
-    int lacking = 0;
-    for (const int count : visits) lacking += std::max(0, due - count);
-    if (lacking <= budget) return due;
+  for (int target = std::min(most, (total + budget) / edges.count); target > 0; --target) {
+    int missing = 0;
+    for (const int count : visits) missing += std::max(0, target - count);
+    if (missing <= budget) return target;
   }
   return 0;
 }
 
-// The first child that may be visited and has fewer visits than it is due; -1 if there is none.
-// Every child is due `min_child_visits`. A child with visits is also due sqrt(k * P * sum N) visits
-// (Wu 2019, arXiv 1902.10565, section 3.2).
+// The first child that may be visited and has fewer visits than are forced; -1 if there is none.
+// Every child has `min_child_visits` forced visits. A child with visits has at least
+// sqrt(k * P * sum N) (Wu 2019, arXiv 1902.10565, section 3.2).
 template <std::predicate<int> MayBeVisited>
 int forced_child(const EdgeWindow& edges, const RootPlan& plan, float total_visits,
                  const MayBeVisited& may_be_visited) {
@@ -69,9 +69,9 @@ int forced_child(const EdgeWindow& edges, const RootPlan& plan, float total_visi
   const Ints count = {edges.count, edges.count, edges.count, edges.count};
   for (int start = 0; start < edges.count; start += kLanes) {
     const Floats visits = load_as_floats(edges.visit_count + start);
-    const Ints lacks =
+    const Ints is_short =
         (visits > broadcast(0.0f)) & (visits * visits < scale * load_floats(edges.prior + start));
-    const Ints forced = (lacks | (visits < least)) & (index < count);
+    const Ints forced = (is_short | (visits < least)) & (index < count);
     for (int lane = 0; lane < kLanes; ++lane) {
       if (forced[lane] != 0 && may_be_visited(start + lane)) return start + lane;
     }
@@ -80,17 +80,16 @@ int forced_child(const EdgeWindow& edges, const RootPlan& plan, float total_visi
   return -1;
 }
 
-// Number of visits that a child was due, rounded up.
+// Number of forced visits of a child, rounded up.
 inline int forced_visits(const RootPlan& plan, float prior, float total_visits) {
-  const float due = std::ceil(std::sqrt(plan.forced_playouts * prior * total_visits));
-  return std::max(static_cast<int>(due), plan.min_child_visits);
+  const float visits = std::ceil(std::sqrt(plan.forced_playouts * prior * total_visits));
+  return std::max(static_cast<int>(visits), plan.min_child_visits);
 }
 
-// Takes visits that only forcing caused out of `weights`, which start as the visits of the children
-// that count. Every child but the most visited one loses up to as many visits as it was due, as
-// long as the formula would not prefer it to that one. A child that is left with a
-// single visit loses it too (Wu 2019, section 3.2, "policy target pruning"). A child that does not
-// count has weight 0 and is skipped.
+// Removes forced visits from `weights`, [children], which begin as the visits (Wu 2019, section
+// 3.2, "policy target pruning"). Every child but the most visited one loses at most its forced
+// visits, as long as PUCT would not prefer it to that one. A child that is left with a single visit
+// loses it too. Children of weight 0 are skipped.
 inline void prune_forced(const EdgeWindow& edges, const RootPlan& plan, float exploration,
                          float total_visits, std::span<std::int32_t> weights) {
   const int best = most_visited(weights, {edges.prior, weights.size()});
@@ -113,9 +112,8 @@ inline void prune_forced(const EdgeWindow& edges, const RootPlan& plan, float ex
   }
 }
 
-// The formula chooses, except that children may be due a number of visits. The visits give the
-// target and the move. The root's value is the mean of the network's value and all simulations.
-// `GumbelRoot` has the same functions.
+// PUCT selects, after all forced visits. The visits give the target and the move. The root's value
+// is the mean of the network's value and all simulations. `GumbelRoot` has the same functions.
 class PuctRoot {
  public:
   // `priors` are the network's, [children]; they are tempered and mixed with noise in place.
@@ -131,21 +129,21 @@ class PuctRoot {
   // Whether the next choice depends on leaves in flight.
   bool is_waiting() const { return false; }
 
-  // The child that the next simulation must visit; -1 leaves it to the formula.
+  // The child that the next simulation must visit; -1 leaves it to PUCT.
   int next(const RootView& root) const {
     if (!plan_.forces_visits()) return -1;
     return forced_child(root.edges, plan_, static_cast<float>(root.visits),
                         [&](int child) { return root.may_visit(child); });
   }
 
-  // Tells that a simulation began.
+  // Notes that a simulation began.
   void advance() {}
 
-  // The root's value, given the mean of all simulations.
+  // The root's value, given the mean of all simulations. `GumbelRoot` needs the view.
   float value(const RootView&, float mean) const { return mean; }
 
-  // Writes the training target, up to scale, [children]: the visits, without those that only
-  // forcing caused if the plan prunes them.
+  // Writes the training target, up to scale, [children]: the visits, without forced ones if the
+  // plan prunes them.
   void target(const RootView& root, const Puct& puct, std::vector<std::int32_t>& weights) const {
     root.open_visits(weights);
     if (!plan_.prune_targets) return;

@@ -1,4 +1,4 @@
-// How one search treats its root, which is what sets self-play apart from a match.
+// Settings of a search's root. Only in these do self-play and matches differ.
 #pragma once
 
 #include <optional>
@@ -25,8 +25,8 @@ struct RootPlan {
   // nullopt: PUCT. A Gumbel root ignores noise, policy temperature, forced visits and pruning.
   std::optional<GumbelPlan> gumbel = {};
 
-  // The child to play without chance has the highest lower confidence bound: its mean value minus
-  // this many standard errors. 0: the most visited child. A Gumbel root ignores it.
+  // At temperature 0 the child with the highest lower confidence bound is played: its mean value
+  // minus this many standard errors. 0: the most visited child. A Gumbel root ignores it.
   double lcb_stdevs = 0.0;
 
   bool forces_visits() const { return forced_playouts > 0.0f || min_child_visits > 0; }

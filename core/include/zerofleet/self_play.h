@@ -123,13 +123,13 @@ class SelfPlay final : public SelfPlayEngine {
   }
 
   // Applies to games that begin from now on. A random share of them begins with the actions of one
-  // of these beginnings, each as likely. Their players do not count for the resignation threshold.
-  void set_restarts(const std::vector<std::vector<int>>& beginnings, double share) override {
+  // of these restarts, each as likely. Such games do not count for the resignation threshold.
+  void set_restarts(const std::vector<std::vector<int>>& restarts, double share) override {
     if (!(share >= 0.0 && share <= 1.0)) {
       throw std::invalid_argument("the share of restarts must be in [0, 1]");
     }
-    std::vector<std::vector<Action>> restarts;
-    for (const std::vector<int>& actions : beginnings) {
+    std::vector<std::vector<Action>> checked;
+    for (const std::vector<int>& actions : restarts) {
       try {
         if (position_after(rules_, std::span<const int>(actions), "").is_terminal()) {
           throw std::invalid_argument("a game cannot begin at a position where it is over");
@@ -137,9 +137,9 @@ class SelfPlay final : public SelfPlayEngine {
       } catch (const std::runtime_error& error) {  // rules from outside failed
         throw std::invalid_argument(error.what());
       }
-      restarts.emplace_back(actions.begin(), actions.end());
+      checked.emplace_back(actions.begin(), actions.end());
     }
-    restarts_ = std::move(restarts);
+    restarts_ = std::move(checked);
     restart_share_ = share;
   }
 

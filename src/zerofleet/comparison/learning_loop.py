@@ -286,8 +286,8 @@ class LearningLoop:
             game.action, game.to_play, game.root_value, game.full_search, game.result or 0
         )
         if game.game_id % _RESTARTS_EVERY == 0:
-            beginnings = [list(each.actions) for each in self._restarts.restarts()]
-            self.engine.set_restarts(beginnings, self.run.selfplay.restart_share)
+            restarts = [list(each.actions) for each in self._restarts.restarts()]
+            self.engine.set_restarts(restarts, self.run.selfplay.restart_share)
 
     def _note_resignation(self, game: GameColumns) -> None:
         began, section = self._began.pop(game.game_id), self.run.resign

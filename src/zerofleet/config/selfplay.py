@@ -21,8 +21,8 @@ class GameSection(Section):
 class SearchSection(Section):
     """``[search]``: the tree search of self-play, matches, exams and clients.
 
-    MCTS as in AlphaGo Zero (Nature 2017, Methods, "Search algorithm"). ``[selfplay]`` has the keys
-    that only serve exploration.
+    MCTS as in AlphaGo Zero (Nature 2017, Methods, "Search algorithm"). The keys for exploration are
+    in ``[selfplay]``.
     """
 
     num_simulations: int = Field(default=32, ge=1, json_schema_extra=BASIC)
@@ -43,10 +43,10 @@ class SearchSection(Section):
     """Factor of the reduction. With ``fpu = "reduction"``, an unvisited action has the value
     ``parent's value - fpu_reduction * sqrt(visited prior mass)``."""
     gumbel_actions: int = Field(default=16, ge=1)
-    """Actions that a Gumbel root considers."""
+    """Number of actions that a Gumbel root considers."""
     virtual_loss: float = Field(default=1.0, ge=0)
-    """Losses that a path counts while the prediction of its leaf is pending. It only matters if one
-    tree has several leaves in flight."""
+    """Number of losses that each edge of a path counts while the prediction of its leaf is pending.
+    It only matters if one tree has several leaves in flight."""
     prove_results: bool = True
     """Back up wins, draws and losses that the rules make certain. The search stops visiting moves
     that certainly lose, and ends when its result is certain. Self-play plays the rest of such a
@@ -56,12 +56,13 @@ class SearchSection(Section):
     position whose player can win at once counts as won, without a prediction. At the root, the
     first simulation plays such a move. Positions where every move ends the game are treated in the
     same way (Teytaud & Teytaud 2010, "On the Huge Benefit of Decisive Moves in Monte-Carlo Tree
-    Search Algorithms"). It has no effect on games of Python and OpenSpiel, where trying each move
-    would cost more than the network."""
+    Search Algorithms"). The key has no effect on games of Python and OpenSpiel, where trying each
+    move would cost more than the network."""
     reuse_tree: bool = True
     """Keep the subtree of the chosen move for the next search."""
     cache_positions: int = Field(default=200_000, ge=0)
-    """Predictions that the cache holds, by position; 0: no cache. A new model empties the cache."""
+    """Number of positions whose predictions the cache holds; 0: no cache. A new model empties the
+    cache."""
     random_symmetry: bool = True
     """Show each leaf to the network under a random symmetry of the board, in self-play and for
     clients. With a Gumbel root all leaves of one game share a symmetry, because the root compares
@@ -89,13 +90,13 @@ class SelfplaySection(Section):
     """Share of moves, drawn at random, that get the full search and become training targets
     (playout cap randomization, Wu 2019, section 3.1)."""
     fast_simulations: int | None = Field(default=None, ge=1)
-    """Simulations of the other moves, which get no noise. Unset: a tenth of
-    ``search.num_simulations``."""
+    """Simulations of moves without the full search. These fast searches have no noise. Unset: a
+    tenth of ``search.num_simulations``."""
     random_opening_share: float = Field(default=0.9, ge=0, le=1, json_schema_extra=BASIC)
-    """Share of games that begin with random plies. They keep games different once the player is
-    sure of its moves. Random plies are no training targets."""
+    """Share of games that begin with random plies, so that games stay different once the player is
+    sure of its moves. Random plies are not training targets."""
     random_opening_plies: int | None = Field(default=None, ge=0, json_schema_extra=BASIC)
-    """Most plies of a random opening. Each such game draws its number from 0 to this; 0: no random
+    """Most plies of a random opening, whose length is drawn from 0 to this; 0: no random
     openings. Unset: half of the longest game, at most 24. Raise it for games that are much longer,
     such as Othello."""
     opening_actions: Literal["uniform", "policy", "mixed"] = "uniform"
@@ -103,13 +104,14 @@ class SelfplaySection(Section):
     ``mixed``. ``mixed`` draws a share for each game, and takes that share of its actions from the
     policy."""
     fork_share: float = Field(default=0.0, ge=0, le=1)
-    """Share of games that begin as a copy of a recent game up to a random ply, followed by one
-    random action (KataGo chooses it by value)."""
+    """Share of games that repeat a recent game up to a random ply, and then play one random action
+    (KataGo chooses this action by value)."""
     restart_share: float = Field(default=0.0, ge=0, le=1)
-    """Share of games that begin at positions of recent games whose values differed most from the
-    result (Tsai et al. 2026, "Regret-Guided Search Control for Efficient Learning in AlphaZero").
-    Games with a start position of their own, as in Chess960, are not used for it. It made no
-    measurable difference in Connect Four; we have not measured other games."""
+    """Share of games that begin at a position with a large regret: there the values differed most
+    from the result of a recent game (Tsai et al. 2026, "Regret-Guided Search Control for Efficient
+    Learning in AlphaZero"). Games with a start position of their own, as in Chess960, give no such
+    positions. Restarts made no measurable difference in Connect Four; we have not measured other
+    games."""
     gumbel_scale: float = Field(default=1.0, ge=0)
     """Scale of the noise at a Gumbel root."""
     dirichlet_fraction: float = Field(default=0.25, ge=0, le=1)
@@ -140,8 +142,8 @@ class SelfplaySection(Section):
     """Factor k of the forced visits at a PUCT root in full searches; 0: off. A visited child gets
     at least ``sqrt(k * P * sum N)`` visits; P includes the noise (Wu 2019, section 3.2: 2)."""
     min_child_visits: int = Field(default=0, ge=0)
-    """Least visits of every child of a PUCT root in full searches; 0: off. They take at most half
-    of the simulations."""
+    """Minimum visits of every child of a PUCT root in full searches; 0: off. The visits that this
+    forces take at most half of the simulations."""
     prune_targets: bool = False
     """Leave forced visits (``forced_playouts``, ``min_child_visits``) out of the training target
     (Wu 2019, section 3.2)."""

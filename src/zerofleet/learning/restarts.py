@@ -1,34 +1,34 @@
-"""Positions where the player was most wrong, at which new games of self-play begin.
+"""Restarts: positions with a large regret, at which new games of self-play begin.
 
-Regret is defined as in Tsai et al. 2026, "Regret-Guided Search Control for Efficient Learning in
-AlphaZero" (arXiv 2602.20809): how far the values from a position to the end of its game are from
-the game's result. Restarting there shows the network again what it has not learnt.
+The regret of a position is the mean squared difference between the game's result and the values
+from the position to the end of the game (Tsai et al. 2026, "Regret-Guided Search Control for
+Efficient Learning in AlphaZero", arXiv 2602.20809). Restarts show the network again what it has not
+learnt.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 RECENT_GAMES = 2_000
-"""Newest games of the training window whose regrets count."""
+"""Number of the newest training games whose regrets count."""
 MOST_RESTARTS = 200
-"""Positions offered to self-play at one time."""
+"""Most positions offered to self-play at one time."""
 LEAST_REGRET = 0.25
-"""Regret under which a position counts as mastered: values are off by 0.5."""
+"""Regret below which a position counts as mastered; values that are off by 0.5 have this regret."""
 
 
 @dataclass(frozen=True, slots=True)
 class Restart:
-    """A position at which games begin, and how wrong the player was there.
+    """A position at which games begin, with its regret.
 
     Args:
         actions: the actions from the usual start to the position.
-        regret: mean squared difference of value and result, 0 to 4.
+        regret: mean squared difference of value and result from the position to the end, 0 to 4.
     """
 
     actions: tuple[int, ...]
@@ -38,12 +38,13 @@ class Restart:
 class RestartBuffer:
     """Chooses restarts among the positions of the newest games.
 
-    Of each game, the position with the largest regret is a candidate. A game that began at a
-    restart measures the regret of that position again, and its figure replaces the older one. The
+    The position with the largest regret in each game is a candidate. Games that begin at a
+    candidate measure its regret again, and the mean of their regrets replaces the earlier one. The
     same games in the same order give the same restarts.
     """
 
     def __init__(self) -> None:
+        # The first searched position of each game, and the position with the largest regret.
         self._games: deque[tuple[Restart, Restart]] = deque(maxlen=RECENT_GAMES)
 
     def add(
@@ -54,13 +55,13 @@ class RestartBuffer:
         full_search: NDArray[np.bool_],
         result: int,
     ) -> None:
-        """Add a game that began at the usual start.
+        """Add a game that began at the usual start. A game without a full search is ignored.
 
         Args:
             action: ``[plies]``.
             to_play: ``[plies]``, 0 or 1.
-            root_value: ``[plies]``, for the player to move.
-            full_search: ``[plies]``; only these values count.
+            root_value: ``[plies]``, for the player to move, -1 to 1.
+            full_search: ``[plies]``; values of other plies do not count.
             result: for the first player: 1, 0 or -1.
         """
         regrets = regrets_of(to_play, root_value, full_search, result)
@@ -75,23 +76,25 @@ class RestartBuffer:
         self._games.append((at(first), at(worst)))
 
     def restarts(self) -> list[Restart]:
-        """Return at most ``MOST_RESTARTS`` positions, those with the largest regret first.
+        """Return at most ``MOST_RESTARTS`` positions, the largest regret first.
 
-        The usual start is none of them, because games begin there anyway.
+        The usual start is left out, because games begin there anyway. Equal regrets are in the
+        order of their actions.
         """
-        worst: dict[tuple[int, ...], list[float]] = {}
-        for _, each in self._games:
-            worst.setdefault(each.actions, []).append(each.regret)
-        again: dict[tuple[int, ...], list[float]] = {}
-        for each, _ in self._games:
-            if each.actions in worst:
-                again.setdefault(each.actions, []).append(each.regret)
-        found = [
-            Restart(actions, float(np.mean(again.get(actions, regrets))))
-            for actions, regrets in worst.items()
+        candidates: dict[tuple[int, ...], list[float]] = {}
+        for _, worst in self._games:
+            candidates.setdefault(worst.actions, []).append(worst.regret)
+        measured_again: dict[tuple[int, ...], list[float]] = {}
+        for first, _ in self._games:
+            if first.actions in candidates:
+                measured_again.setdefault(first.actions, []).append(first.regret)
+        restarts = [
+            Restart(actions, float(np.mean(measured_again.get(actions, regrets))))
+            for actions, regrets in candidates.items()
             if actions
         ]
-        return _largest(each for each in found if each.regret >= LEAST_REGRET)
+        restarts = [each for each in restarts if each.regret >= LEAST_REGRET]
+        return sorted(restarts, key=lambda each: (-each.regret, each.actions))[:MOST_RESTARTS]
 
 
 def regrets_of(
@@ -100,17 +103,12 @@ def regrets_of(
     full_search: NDArray[np.bool_],
     result: int,
 ) -> NDArray[np.float64]:
-    """Return the regret of each ply, ``[plies]``: the mean over it and all later ones.
+    """Return the regret of each ply, ``[plies]``: the mean squared error from this ply to the end.
 
-    A ply without a full search has NaN, and does not count for the others. See ``RestartBuffer``
-    for the arguments.
+    A ply without a full search has the regret NaN, and its value does not count for other plies.
+    See ``RestartBuffer.add`` for the arguments.
     """
-    wanted = np.where(to_play == 0, result, -result)
-    errors = np.where(full_search, (root_value - wanted).astype(np.float64) ** 2, 0.0)
+    outcome = np.where(to_play == 0, result, -result)
+    errors = np.where(full_search, (root_value - outcome).astype(np.float64) ** 2, 0.0)
     sums, counts = np.cumsum(errors[::-1])[::-1], np.cumsum(full_search[::-1])[::-1]
     return np.where(full_search, sums / np.maximum(counts, 1), np.nan)
-
-
-def _largest(restarts: Iterable[Restart]) -> list[Restart]:
-    """Return the ones with the largest regret; ties in the order of their actions."""
-    return sorted(restarts, key=lambda each: (-each.regret, each.actions))[:MOST_RESTARTS]

@@ -156,7 +156,7 @@ async def searches(player: Any, count: int) -> None:
 
 
 @pytest.mark.parametrize("root", ["puct", "gumbel"])
-async def test_served_searches_are_full_and_without_noise(player_server: Any, root: str) -> None:
+async def test_client_searches_are_full_and_without_noise(player_server: Any, root: str) -> None:
     """Options that speed self-play up or spread it do not apply when asking for the best move."""
     section = SearchSection(
         num_simulations=24, root=root, random_symmetry=False, prove_results=False

@@ -4,4 +4,4 @@ BEGIN ATOMIC
     SELECT positions FROM restarts WHERE run = in_run;
 END;
 COMMENT ON FUNCTION restarts_of IS
-    'Positions at which games of self-play begin again, as in restarts.positions; null: none yet.';
+    'Positions at which games of self-play restart, as in restarts.positions; null: none yet.';

@@ -175,7 +175,7 @@ CROSS JOIN LATERAL (
             WHERE g.run = r.name AND g.kind = 'selfplay'
             ORDER BY g.tx DESC LIMIT 1000
         ) AS newest
-        -- OFFSET 0 keeps this a look into the index for each game.
+        -- OFFSET 0 stops the planner from merging this subquery: one index scan for each game.
         CROSS JOIN LATERAL (
             SELECT * FROM positions AS each WHERE each.game_uid = newest.game_uid OFFSET 0
         ) AS p
@@ -184,6 +184,7 @@ CROSS JOIN LATERAL (
     ORDER BY ply.game_uid, ply.regret DESC, ply.ply
 ) AS worst;
 COMMENT ON VIEW largest_mistakes IS
-    'The position in each of the newest 1,000 games of a run where the player was most wrong. Values and '
-    'results are for the player to move. regret: mean squared difference of value and result from this '
-    'ply to the end, 0 to 4 (Tsai et al. 2026). Order by regret, and open /games/GAME_UID?ply=PLY.';
+    'The position with the largest regret in each of the newest 1,000 self-play games of a run. Values '
+    'and results are for the player to move. regret: mean squared difference of value and result from '
+    'this ply to the end, 0 to 4 (Tsai et al. 2026). To look at the largest mistakes, order by regret '
+    'and open /games/GAME_UID?ply=PLY on the dashboard.';
