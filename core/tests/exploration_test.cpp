@@ -116,7 +116,7 @@ void forks_begin_as_earlier_games_did() {
   check(longest > 10);
 }
 
-// A restart repeats a restart as it is, and is searched from there.
+// A game from a restart repeats its actions, and is searched from there.
 void restarts_begin_where_they_are_told() {
   SearchConfig config = small_config();
   config.num_simulations = 4;

@@ -116,9 +116,9 @@ def exam(
 
     othello: a sample of positions with 6 to 12 empty squares.
 
-    chess: endgames with three or four pieces, and forced mates in one to three moves. Errors are also
-    counted by material and by length of the mate. --perfect-play adds games from won endings (KQK,
-    KRK, KBBK, KPK) against the best defence.
+    chess: endgames with three or four pieces, and forced mates in one to three moves. Errors are
+    also counted by material and by length of the mate. --perfect-play adds games from won endings
+    (KQK, KRK, KBBK, KPK) against the best defence.
 
     go: --gnugo plays whole games against GNU Go.
 

@@ -10,10 +10,10 @@ Perfect play is known for all positions of two games, and for some positions of 
   outcome is worse than the best one. Whole games against the solver are in
   ``exam/solver_games.py``.
 - **othello** (``exam/sample.py``): a sample of positions with 6 to 12 empty squares.
-- **chess** (``exam/chess_positions.py``): fixed samples of endgames with three or four pieces, and of
-  forced mates in one to three moves. An error is a move with a worse outcome than the best one, or
-  one that misses the shortest mate. Errors are also counted by material and by length of the mate.
-  Whole games from won endings are in ``exam/chess_endings.py``.
+- **chess** (``exam/chess_positions.py``): fixed samples of endgames with three or four pieces, and
+  of forced mates in one to three moves. An error is a move with a worse outcome than the best one,
+  or one that misses the shortest mate. Errors are also counted by material and by length of the
+  mate. Whole games from won endings are in ``exam/chess_endings.py``.
 - **A game in Python**, if its class defines ``perfect_outcomes``: every line of play like
   tic-tac-toe, if it has at most 10,000 positions; else a sample of positions of random play.
 
