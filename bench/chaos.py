@@ -38,7 +38,7 @@ from rich.table import Table
 from bench.chaos_checks import Found, Watch
 from bench.chaos_faults import KINDS, CannotError, own_disk
 from bench.chaos_fleet import HurtFleet, NotInTimeError, eventually
-from bench.report import WIDTH, Row, positive, told
+from bench.report import WIDTH, Row, positive, run_main
 from zerofleet import __version__
 from zerofleet.errors import ConfigError, ZerofleetError
 
@@ -340,4 +340,4 @@ def _cells(rows: Sequence[Row]) -> list[str]:
 
 
 if __name__ == "__main__":
-    told(main)
+    run_main(main)

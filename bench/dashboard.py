@@ -31,7 +31,7 @@ from bench.children import serving
 from bench.filled_run import FilledRun, filled
 from bench.games_played import RUN
 from bench.processes import family_cpu_seconds
-from bench.report import Row, game_option, parser, positive, show, told
+from bench.report import Row, game_option, parser, positive, run_main, show
 from bench.stores import bench_folder
 from bench.workloads import Workload
 from zerofleet.database.connection import connect
@@ -330,4 +330,4 @@ def _said() -> Iterator[tuple[str, Figures]]:
 
 
 if __name__ == "__main__":
-    told(main)
+    run_main(main)

@@ -34,7 +34,7 @@ from bench.predictors import SessionPredictor
 from bench.processes import cpu_clock
 from bench.providers import MAX_BATCH_ROWS, PROVIDERS, provider_of
 from bench.raw import RAW_BATCHES, Raw
-from bench.report import Row, parser, positive, show, told
+from bench.report import Row, parser, positive, run_main, show
 from bench.serve_file import RUN
 from bench.workloads import Workload
 from zerofleet.client import AsyncModel
@@ -194,4 +194,4 @@ def of_self_play(mine: Sequence[Block], inprocess: Sequence[Block], setting: Set
 
 
 if __name__ == "__main__":
-    told(main)
+    run_main(main)

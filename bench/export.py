@@ -20,7 +20,7 @@ from pathlib import Path
 from bench.filled_run import FilledRun, filled
 from bench.games_played import RUN
 from bench.processes import family_cpu_seconds
-from bench.report import Row, game_option, parser, positive, show, told
+from bench.report import Row, game_option, parser, positive, run_main, show
 from bench.stores import bench_folder, pid_of
 from zerofleet.database.connection import connect
 from zerofleet.errors import ZerofleetError
@@ -108,4 +108,4 @@ def measure(
 
 
 if __name__ == "__main__":
-    told(main)
+    run_main(main)

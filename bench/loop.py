@@ -37,7 +37,7 @@ from bench.games_played import played_games, random_positions
 from bench.processes import cpu_seconds
 from bench.providers import PROVIDERS, provider_of
 from bench.raw import RAW_BATCHES, Raw
-from bench.report import WIDTH, Row, positive, told
+from bench.report import WIDTH, Row, positive, run_main
 from bench.soak import RunEndedError, running_fleet, service_of
 from bench.train import bare_step, window_of
 from bench.workloads import Workload
@@ -317,4 +317,4 @@ def _say(words: str) -> None:
 
 
 if __name__ == "__main__":
-    told(main)
+    run_main(main)

@@ -20,7 +20,7 @@ import numpy as np
 import pyspiel
 from numpy.typing import NDArray
 
-from bench.report import positive, told
+from bench.report import positive, run_main
 from zerofleet import games
 from zerofleet.config import load_run
 from zerofleet.database import MatchGame
@@ -141,4 +141,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    told(main)
+    run_main(main)

@@ -21,7 +21,7 @@ from typing import Any
 
 from bench.peer_predictor import PEERS, PeerPredictor, PeerProcess
 from bench.processes import family_cpu_seconds
-from bench.report import positive, told
+from bench.report import positive, run_main
 from zerofleet.comparison.trainings import exam_answers
 from zerofleet.config import load_run
 from zerofleet.errors import ConfigError
@@ -149,4 +149,4 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
 
 
 if __name__ == "__main__":
-    told(main)
+    run_main(main)

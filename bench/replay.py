@@ -19,7 +19,7 @@ from bench import blocks as measured
 from bench.blocks import Block, Counts, Work
 from bench.games_played import RUN, played_games, run_of
 from bench.processes import cpu_clock
-from bench.report import Row, parser, positive, show, told
+from bench.report import Row, parser, positive, run_main, show
 from bench.stores import bench_folder, pid_of, postgres_of
 from bench.workloads import Workload
 from zerofleet.config import RunConfig
@@ -189,4 +189,4 @@ def summary(workload: Workload, path: str, blocks: list[Block]) -> Row:
 
 
 if __name__ == "__main__":
-    told(main)
+    run_main(main)

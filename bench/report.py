@@ -80,8 +80,8 @@ def _cell(value: object, form: str) -> str:
     return "-" if value is None else format(value, form)
 
 
-def told(main: Callable[[], None]) -> None:
-    """Run a command: what a person must mend is one line, not a traceback."""
+def run_main(main: Callable[[], None]) -> None:
+    """Run a command, and report an error of the user in one line."""
     try:
         main()
     except ZerofleetError as error:

@@ -23,7 +23,7 @@ import psycopg2
 
 from bench.copied_games import PLAYED, Copying, copy_day
 from bench.games_played import RUN, played_games, run_of
-from bench.report import Row, game_option, parser, positive, show, told
+from bench.report import Row, game_option, parser, positive, run_main, show
 from bench.store_worker import BATCH_GAMES, submit
 from bench.stores import postgres_of
 from bench.workloads import Workload
@@ -226,4 +226,4 @@ class _Submitting:
 
 
 if __name__ == "__main__":
-    told(main)
+    run_main(main)

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from bench import blocks as measured
 from bench.blocks import Counts, Work
 from bench.processes import cpu_clock
-from bench.report import Row, parser, positive, show, told
+from bench.report import Row, parser, positive, run_main, show
 from bench.workloads import Workload
 from zerofleet.games import State
 
@@ -126,4 +126,4 @@ def repeated(once: Callable[[], int]) -> Work:
 
 
 if __name__ == "__main__":
-    told(main)
+    run_main(main)

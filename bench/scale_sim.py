@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bench.batches import BatchCost, Served, served
-from bench.report import Row, positive, show, told
+from bench.report import Row, positive, run_main, show
 from zerofleet.config import ScalingSection
 from zerofleet.fleet.figures import DemandFigures
 from zerofleet.fleet.need import FleetFigures
@@ -378,4 +378,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    told(main)
+    run_main(main)

@@ -23,7 +23,7 @@ from bench.blocks import Block, Counts
 from bench.children import serving
 from bench.model_file import model_bytes
 from bench.processes import cpu_clock
-from bench.report import Row, parser, positive, show, told
+from bench.report import Row, parser, positive, run_main, show
 from bench.workloads import Workload
 from zerofleet.client import AsyncPlayer
 from zerofleet.games import State
@@ -162,4 +162,4 @@ def summary(load: Searches, blocks: list[Block]) -> Row:
 
 
 if __name__ == "__main__":
-    told(main)
+    run_main(main)

@@ -25,7 +25,7 @@ from pydantic import ValidationError
 from zerofleet_core import GameColumns, Match, SearchConfig
 
 from bench.model_file import model_bytes
-from bench.report import Row, parser, positive, show, told
+from bench.report import Row, parser, positive, run_main, show
 from bench.workloads import Workload
 from zerofleet.config import run_from_values
 from zerofleet.errors import ConfigError
@@ -199,4 +199,4 @@ def _rows(
 
 
 if __name__ == "__main__":
-    told(main)
+    run_main(main)

@@ -30,7 +30,7 @@ from bench.games_played import random_positions
 from bench.model_file import model_bytes
 from bench.processes import cpu_clock
 from bench.providers import MAX_BATCH_ROWS
-from bench.report import Row, game_option, parser, positive, show, told
+from bench.report import Row, game_option, parser, positive, run_main, show
 from bench.serve_file import RUN
 from bench.workloads import Workload
 from zerofleet.client import AsyncModel
@@ -190,4 +190,4 @@ def summary(load: Load, blocks: list[Block]) -> Row:
 
 
 if __name__ == "__main__":
-    told(main)
+    run_main(main)

@@ -26,7 +26,7 @@ import numpy as np
 import psutil
 
 from bench.processes import cpu_seconds
-from bench.report import Row, positive, show, told
+from bench.report import Row, positive, run_main, show
 from zerofleet.errors import ZerofleetError
 
 COLUMNS = {
@@ -206,4 +206,4 @@ def summary(figures: Figures, seconds: float) -> Row:
 
 
 if __name__ == "__main__":
-    told(main)
+    run_main(main)

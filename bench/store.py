@@ -18,7 +18,7 @@ from bench.blocks import Block, Counts, Work
 from bench.children import Child, ask_all
 from bench.games_played import run_of
 from bench.processes import cpu_clock
-from bench.report import Row, game_option, parser, positive, show, told
+from bench.report import Row, game_option, parser, positive, run_main, show
 from bench.stores import bench_folder, pid_of, postgres_of
 from bench.workloads import Workload
 
@@ -117,4 +117,4 @@ def summary(workload: Workload, workers: int, blocks: list[Block], weight: int) 
 
 
 if __name__ == "__main__":
-    told(main)
+    run_main(main)

@@ -27,7 +27,7 @@ from bench import blocks as measured
 from bench.blocks import Block, Counts, Work
 from bench.games_played import played_games, run_of
 from bench.processes import cpu_clock
-from bench.report import Row, parser, positive, show, told
+from bench.report import Row, parser, positive, run_main, show
 from bench.workloads import Workload
 from zerofleet.config import NetworkSection, RunConfig
 from zerofleet.learning import make_network
@@ -212,4 +212,4 @@ def summary(workload: Workload, path: str, done: dict[str, list[Block]], size: i
 
 
 if __name__ == "__main__":
-    told(main)
+    run_main(main)

@@ -22,7 +22,7 @@ from bench.blocks import Counts
 from bench.play import openings
 from bench.predictors import NoNetwork
 from bench.processes import cpu_clock
-from bench.report import Row, parser, positive, show, told
+from bench.report import Row, parser, positive, run_main, show
 from bench.worker_memory import WorkerSize, worker_memory
 from bench.workloads import Workload
 from zerofleet.errors import ConfigError
@@ -223,4 +223,4 @@ def core_program(workload: Workload, games: int, simulations: int, program: Path
 
 
 if __name__ == "__main__":
-    told(main)
+    run_main(main)

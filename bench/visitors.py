@@ -28,7 +28,7 @@ from bench.children import serving
 from bench.efficiency_paths import Setting, Workers
 from bench.model_file import model_bytes
 from bench.processes import cpu_clock
-from bench.report import Row, parser, positive, show, told
+from bench.report import Row, parser, positive, run_main, show
 from bench.serve_file import RUN
 from bench.workloads import Workload
 from zerofleet.client import AsyncPlayer
@@ -205,4 +205,4 @@ def _per_cpu_second(blocks: Sequence[Block]) -> float:
 
 
 if __name__ == "__main__":
-    told(main)
+    run_main(main)
