@@ -70,7 +70,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     if len(shares) == 1:
         do_rounds(*shares)
     else:
-        processes = [Process(target=told, args=(partial(do_rounds, share),)) for share in shares]
+        processes = [
+            Process(target=run_main, args=(partial(do_rounds, share),)) for share in shares
+        ]
         try:
             for process in processes:
                 process.start()

@@ -169,7 +169,7 @@ def test_a_search_that_there_is_not_is_one_line(
     setting: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as error:
-        report.told(lambda: search_match.main(["tic_tac_toe", "--first", setting]))
+        report.run_main(lambda: search_match.main(["tic_tac_toe", "--first", setting]))
     assert error.value.code == 2
     said = capsys.readouterr().err
     assert f"search.{setting.partition('=')[0]} = " in said
@@ -287,7 +287,7 @@ def test_a_model_file_that_is_missing_is_one_line(
         model_bytes(WORKLOADS["tic_tac_toe"], "fp32", missing)
 
     with pytest.raises(SystemExit) as error:
-        report.told(read)
+        report.run_main(read)
     assert error.value.code == 2
     assert capsys.readouterr().err == (
         f"bench: cannot read the model file {missing}: No such file or directory\n"
