@@ -73,8 +73,6 @@ def main(argv: Sequence[str] | None = None) -> None:
         processes = [
             Process(target=run_main, args=(partial(do_rounds, share),)) for share in shares
         ]
-            Process(target=run_main, args=(partial(do_rounds, share),)) for share in shares
-        ]
         try:
             for process in processes:
                 process.start()
