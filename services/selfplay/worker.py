@@ -420,14 +420,13 @@ class RestartReader:
             return
         try:
             positions = await asyncio.to_thread(self._database.restarts, self._run)
-        except StoreUnavailableError:
-            return  # the parts that wait for Postgres report that it is down
-        if positions == self._positions:
-            return
-        try:
+            if positions == self._positions:
+                return
             for engine in self._engines:
                 engine.set_restarts(positions, self._share)
-        except ValueError as error:  # they are of other rules: an upgrade is under way
+        except StoreUnavailableError:
+            return  # the parts that wait for Postgres report that it is down
+        except ValueError as error:  # of other rules, while an upgrade is under way; or damaged
             _log.warning("game_restarts_refused", reason=str(error))
         else:
             _log.info("game_restarts", positions=len(positions), before=len(self._positions))

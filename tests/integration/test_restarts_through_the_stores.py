@@ -4,11 +4,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import structlog
+from zerofleet_core import SearchConfig, SelfPlay
 
 from tests.support.playing_workers import at_play
 from tests.support.predictors import HashPredictor
+from tests.support.random_records import changed, resigned_record
 from zerofleet.config import RunConfig, run_from_values
-from zerofleet.database import Database
+from zerofleet.database import Database, Submission
 from zerofleet.errors import StaleEpochError
 from zerofleet.fleet.heartbeat import Heartbeats
 from zerofleet.games import spec
@@ -16,8 +19,9 @@ from zerofleet.learning.learner import Learner
 from zerofleet.learning.overfit import OverfitWatch
 from zerofleet.learning.restarts import MOST_RESTARTS, regrets_of
 from zerofleet.learning.window import TrainBucket, Training, Window
+from zerofleet.records import is_held_out
 from zerofleet.services.selfplay.settings import SelfplaySettings
-from zerofleet.services.selfplay.worker import Worker
+from zerofleet.services.selfplay.worker import RestartReader, Worker
 from zerofleet.services.trainer.trainer import RestartWriter
 
 pytestmark = pytest.mark.slow
@@ -146,3 +150,52 @@ async def test_restarts_of_other_rules_are_passed_over(database: Database, valke
     worker = a_worker(run, "one", database, Heartbeats(valkey_url, "test"))
     async with at_play(worker) as until:
         await until(lambda: worker.writer.answers["stored"] >= 20)
+
+
+@pytest.mark.parametrize(
+    ("positions", "named"),
+    [
+        ('[{"regret": 1}]', '{"regret": 1}'),
+        ('[{"actions": [4]}, 7]', "7"),
+        ('[{"actions": ["4"]}]', '{"actions": ["4"]}'),
+        ('[{"actions": [1e20]}]', '"actions"'),
+        ('{"actions": [4]}', '{"actions": [4]}'),
+        ('[{"actions": [0, 0]}]', "action 0 at ply 1 is illegal"),
+    ],
+)
+async def test_a_damaged_row_is_passed_over(database: Database, positions: str, named: str) -> None:
+    run = a_run(1.0)
+    database.register_run(run)
+    epoch = database.acquire_fence("test", "trainer")
+    database.store_restarts("test", [([4], 1.0)], epoch)
+    engines = [SelfPlay("tic_tac_toe", 1, SearchConfig(num_simulations=2), 1)]
+    reader = RestartReader(run, database, engines)
+    with structlog.testing.capture_logs() as logs:
+        await reader.read()
+        database._rows(
+            "UPDATE restarts SET positions = CAST(:positions AS jsonb) RETURNING run",
+            positions=positions,
+        )
+        await reader.read()
+    assert [each["event"] for each in logs] == ["game_restarts", "game_restarts_refused"]
+    assert named in logs[1]["reason"]
+    engines[0].select()
+    engines[0].backup(np.zeros((1, 9), np.float32), np.zeros(1, np.float32), 1)
+    [game] = engines[0].unfinished()
+    assert game.action.tolist() == [4]
+
+
+def test_a_game_resigned_at_its_first_search_is_a_measurement(database: Database) -> None:
+    run = a_run(1.0)
+    database.register_run(run)
+    seed = next(i for i in range(99) if not is_held_out(resigned_record(i, 3).game_uid, 0.2))
+    resigned = resigned_record(seed, 3)
+    at_once = changed(
+        resigned, full_search=np.zeros(3, np.bool_), simulations=np.zeros(3, np.int32)
+    )
+    assert database.submit_games("test", "w", [Submission(at_once)]) == ["stored"]
+    window = read_window(run, database)
+    assert (window.trained.positions, window.rejected) == (0, 0)
+    assert window.restarts is not None
+    actions = tuple(resigned.columns.action.tolist())
+    assert [each.actions for each, _ in window.restarts._games] == [actions]

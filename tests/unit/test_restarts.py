@@ -58,6 +58,14 @@ def test_a_game_that_began_there_replaces_the_regret_and_can_end_it() -> None:
     assert buffer.restarts() == []
 
 
+def test_a_player_who_resigns_at_once_knows_the_position() -> None:
+    buffer = RestartBuffer()
+    add(buffer, [3, 1, 4, 2], [-1.0, -0.9, 0.9, 1.0], -1)
+    assert [each.actions for each in buffer.restarts()] == [(3,)]
+    add(buffer, [3], [None], 1)
+    assert buffer.restarts() == []
+
+
 def test_the_buffer_is_bounded_and_forgets() -> None:
     buffer = RestartBuffer()
     for game in range(3 * MOST_RESTARTS):

@@ -4,21 +4,30 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any
+from typing import cast
 
 from sqlalchemy import text
 
 from zerofleet.database.connection import ConnectionPool
+
+_MOST_ACTIONS = 2**15  # stored actions are int16
 
 
 class ReadRestarts(ConnectionPool):
     """Reads the positions where games restart; workers have the permission."""
 
     def restarts(self, run: str) -> list[list[int]]:
-        """Return the actions to each position, in the order of their regret."""
+        """Return the actions to each position, in the order of their regret.
+
+        Raises:
+            ValueError: the row was changed by hand, and has something else.
+        """
         [row] = self._rows("SELECT restarts_of(:run) AS positions", run=run)
-        positions: list[dict[str, Any]] = row.positions or []
-        return [each["actions"] for each in positions]
+        if row.positions is None:
+            return []
+        if not isinstance(row.positions, list):
+            raise _not_a_restart(run, row.positions)
+        return [_actions_of(run, each) for each in cast("list[object]", row.positions)]
 
 
 class Restarts(ReadRestarts):
@@ -50,3 +59,22 @@ class Restarts(ReadRestarts):
                 ),
                 {"run": run, "positions": json.dumps(found), "epoch": epoch},
             )
+
+
+def _actions_of(run: str, position: object) -> list[int]:
+    match position:
+        case {"actions": list(actions)} if all(map(_is_action, cast("list[object]", actions))):
+            return cast("list[int]", actions)
+        case _:
+            raise _not_a_restart(run, position)
+
+
+def _is_action(value: object) -> bool:
+    return type(value) is int and 0 <= value < _MOST_ACTIONS
+
+
+def _not_a_restart(run: str, value: object) -> ValueError:
+    return ValueError(
+        f"restarts.positions of run {run} has {json.dumps(value)[:100]}, which is no list of "
+        "actions. The trainer replaces the row within a minute"
+    )

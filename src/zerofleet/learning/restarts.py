@@ -66,6 +66,9 @@ class RestartBuffer:
         regrets = regrets_of(to_play, root_value, full_search, result)
         searched = np.flatnonzero(full_search)
         if not len(searched):
+            # A player who resigns at once at a restart knows the result.
+            end = Restart(tuple(action.tolist()), 0.0)
+            self._games.append((end, end))
             return
         first, worst = int(searched[0]), int(np.nanargmax(regrets))
 

@@ -333,9 +333,10 @@ class Window:
             return
         coming = int(np.count_nonzero(game.full_search)) if pays else 0
         self._bound(bucket.received + coming)
-        positions = self._add(self.trained, game)
-        if positions:
+        added = self._add(self.trained, game)
+        if added is not None:
             self._note_regrets(game)
+        positions = added or 0
         if pays:
             bucket.pay(positions, given=game.given)
         if pays and positions != coming:
@@ -363,13 +364,13 @@ class Window:
             limit = held_out_limit(self._settings, kept, self._least_held_out)
             self.held_out.set_max_positions(limit)
 
-    def _add(self, buffer: ReplayBuffer, game: StoredGame) -> int:
-        """Add one game; return its number of positions."""
+    def _add(self, buffer: ReplayBuffer, game: StoredGame) -> int | None:
+        """Add one game; return its number of positions, or None if it is rejected."""
         try:
             return add_to_buffer(buffer, game)
         except ValueError as error:
             self._reject(game.game_uid, str(error))
-            return 0
+            return None
 
     def _reject(self, game_uid: UUID, reason: str) -> None:
         self.rejected += 1
