@@ -83,3 +83,13 @@ def test_games_without_a_search_and_small_errors_say_nothing() -> None:
     add(buffer, [3, 1], [None, None], 1)
     add(buffer, [3, 1], [1.0, -1.0 + LEAST_REGRET], 1)
     assert buffer.restarts() == []
+
+
+def test_a_value_that_is_no_number_does_not_count() -> None:
+    buffer = RestartBuffer()
+    nan = float("nan")
+    add(buffer, [3, 1], [nan, nan], 1)
+    add(buffer, [3, 1, 4], [nan, 0.9, nan], 1)
+    [found] = buffer.restarts()
+    assert found.actions == (3,)
+    assert found.regret == pytest.approx(1.9**2)

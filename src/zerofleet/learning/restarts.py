@@ -60,11 +60,12 @@ class RestartBuffer:
             action: ``[plies]``.
             to_play: ``[plies]``, 0 or 1.
             root_value: ``[plies]``, for the player to move.
-            full_search: ``[plies]``; only these values count.
+            full_search: ``[plies]``; only these values count, and only finite ones.
             result: for the first player: 1, 0 or -1.
         """
-        regrets = regrets_of(to_play, root_value, full_search, result)
-        searched = np.flatnonzero(full_search)
+        counts = full_search & np.isfinite(root_value)
+        regrets = regrets_of(to_play, root_value, counts, result)
+        searched = np.flatnonzero(counts)
         if not len(searched):
             # A player who resigns at once at a restart knows the result.
             end = Restart(tuple(action.tolist()), 0.0)
