@@ -97,7 +97,7 @@ def _mistake_of(game: str, row: Any) -> Mistake:  # noqa: ANN401
     start = row.start or ""
     actions = parse_actions(game, row.moves, start)
     if row.ply >= len(actions):
-        raise IllegalActionError(f"the game has {len(actions)} moves, and a search at ply {row.ply}")
+        raise IllegalActionError(f"a search at ply {row.ply} of {len(actions)} moves")
     state = State(game, actions[: row.ply], start)
     return Mistake(
         game_uid=str(row.game_uid),

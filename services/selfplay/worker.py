@@ -426,7 +426,7 @@ class RestartReader:
                 engine.set_restarts(positions, self._share)
         except StoreUnavailableError:
             return  # the parts that wait for Postgres report that it is down
-        except ValueError as error:  # of other rules, while an upgrade is under way; or damaged
+        except ValueError as error:  # other rules, during an upgrade; or a damaged row
             _log.warning("game_restarts_refused", reason=str(error))
         else:
             _log.info("game_restarts", positions=len(positions), before=len(self._positions))
