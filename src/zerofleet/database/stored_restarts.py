@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import cast
+from typing import Any, cast
 
 from sqlalchemy import text
 
@@ -27,7 +27,7 @@ class ReadRestarts(ConnectionPool):
             return []
         if not isinstance(row.positions, list):
             raise _not_a_restart(run, row.positions)
-        return [_actions_of(run, each) for each in cast("list[object]", row.positions)]
+        return [_actions_of(run, each) for each in cast("list[Any]", row.positions)]
 
 
 class Restarts(ReadRestarts):
@@ -61,12 +61,14 @@ class Restarts(ReadRestarts):
             )
 
 
-def _actions_of(run: str, position: object) -> list[int]:
-    match position:
-        case {"actions": list(actions)} if all(map(_is_action, cast("list[object]", actions))):
-            return cast("list[int]", actions)
-        case _:
-            raise _not_a_restart(run, position)
+def _actions_of(run: str, position: Any) -> list[int]:  # noqa: ANN401
+    try:
+        actions: list[Any] = list(position["actions"])
+    except (TypeError, KeyError):
+        raise _not_a_restart(run, position) from None
+    if not all(map(_is_action, actions)):
+        raise _not_a_restart(run, position)
+    return actions
 
 
 def _is_action(value: object) -> bool:
