@@ -124,27 +124,42 @@ void restarts_begin_where_they_are_told() {
   const auto engine = make_self_play("connect_four", 16, config, 7);
   engine->set_resignation(std::nullopt, 1.0);
   engine->set_restarts(restarts, 0.5);
-  int restarts = 0;
+  int restarted = 0;
   std::set<std::size_t> lengths;
   const auto games = play(*engine, 400);
   for (const GameColumns& game : games) {
     const std::size_t drawn = drawn_plies(game);
     check(game.plays_on == (drawn == 0));
     if (drawn == 0) continue;
-    ++restarts;
+    ++restarted;
     lengths.insert(drawn);
     check(std::any_of(restarts.begin(), restarts.end(), [&](const auto& restart) {
       return restart.size() == drawn &&
              std::equal(restart.begin(), restart.end(), game.action.begin());
     }));
   }
-  check_near(restarts / static_cast<double>(games.size()), 0.5, 0.1);
+  check_near(restarted / static_cast<double>(games.size()), 0.5, 0.1);
   check(lengths.size() == 2);
   check_throws<std::invalid_argument>([&] { engine->set_restarts({{7}}, 0.5); });
   check_throws<std::invalid_argument>([&] { engine->set_restarts({{3}}, 1.5); });
   check_throws<std::invalid_argument>([&] {
     engine->set_restarts({{0, 1, 0, 1, 0, 1, 0}}, 0.5);  // four in a column
   });
+}
+
+// Fast searches and resignation begin after the first search from a restart.
+void the_position_of_a_restart_is_searched_in_full() {
+  SearchConfig config = small_config();
+  config.num_simulations = 4;
+  config.fast_simulations = 2;
+  config.full_search_share = 0.25;
+  const auto engine = make_self_play("connect_four", 16, config, 7);
+  engine->set_resignation(0.99f, 0.0);
+  engine->set_restarts({{3, 3, 2}}, 1.0);
+  for (const GameColumns& game : play(*engine, 100)) {
+    check(game.reason == "resign" && game.action.size() == 4);
+    check(game.full_search == std::vector<std::uint8_t>{0, 0, 0, 1});
+  }
 }
 
 void temperatures_fall_by_half_lives() {

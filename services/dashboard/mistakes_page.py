@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from zerofleet.errors import IllegalActionError
+from zerofleet.errors import ConfigError, IllegalActionError
 from zerofleet.games import State, parse_actions
 from zerofleet.games.game_board import GameBoard, board_of
 from zerofleet.games.notation import player_names
@@ -89,7 +89,7 @@ def mistakes_of(game: str, rows: Iterable[Any]) -> tuple[Mistake, ...]:
     """
     found: list[Mistake] = []
     for row in rows:
-        with contextlib.suppress(IllegalActionError):
+        with contextlib.suppress(ConfigError, IllegalActionError):
             found.append(_mistake_of(game, row))
     return tuple(found)
 
@@ -97,6 +97,8 @@ def mistakes_of(game: str, rows: Iterable[Any]) -> tuple[Mistake, ...]:
 def _mistake_of(game: str, row: Any) -> Mistake:  # noqa: ANN401
     start = row.start or ""
     actions = parse_actions(game, row.moves, start)
+    if row.ply >= len(actions):
+        raise IllegalActionError(f"a search at ply {row.ply} of {len(actions)} moves")
     state = State(game, actions[: row.ply], start)
     return Mistake(
         game_uid=str(row.game_uid),

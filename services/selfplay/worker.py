@@ -15,7 +15,7 @@ import structlog
 from zerofleet_core import SelfPlay
 
 from zerofleet.config import RunConfig, SelfplaySection
-from zerofleet.database import ReadRestarts, ResignThreshold, SelfplayDatabase, Submission
+from zerofleet.database import ResignThreshold, SelfplayDatabase, StoredRestarts, Submission
 from zerofleet.errors import StoreUnavailableError
 from zerofleet.fleet.figures import SelfplayFigures
 from zerofleet.fleet.heartbeat import Heartbeats
@@ -407,7 +407,9 @@ class RestartReader:
     Does nothing if ``selfplay.restart_share`` is 0.
     """
 
-    def __init__(self, run: RunConfig, database: ReadRestarts, engines: Sequence[SelfPlay]) -> None:
+    def __init__(
+        self, run: RunConfig, database: StoredRestarts, engines: Sequence[SelfPlay]
+    ) -> None:
         self._run = run.name
         self._share = run.selfplay.restart_share
         self._database = database
@@ -420,15 +422,15 @@ class RestartReader:
             return
         try:
             positions = await asyncio.to_thread(self._database.restarts, self._run)
-        except StoreUnavailableError:
-            return  # the parts that wait for Postgres report that it is down
-        if positions == self._positions:
-            return
-        try:
+            if positions == self._positions:
+                return
             for engine in self._engines:
                 engine.set_restarts(positions, self._share)
-        except ValueError as error:  # positions of other rules: an upgrade is under way
-            _log.warning("game_restarts_refused", reason=str(error))
+        except StoreUnavailableError:
+            return  # the parts that wait for Postgres report that it is down
+        # Positions of other rules, during an upgrade; or a row that was changed by hand.
+        except (KeyError, TypeError, ValueError) as error:
+            _log.warning("game_restarts_refused", reason=repr(error))
         else:
             _log.info("game_restarts", positions=len(positions), before=len(self._positions))
             self._positions = positions

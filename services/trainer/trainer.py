@@ -9,7 +9,7 @@ import structlog
 
 from zerofleet import games
 from zerofleet.config import ResignSection, RunConfig
-from zerofleet.database import Resignations, Restarts
+from zerofleet.database import Resignations, WritableRestarts
 from zerofleet.errors import IncompatibleModelError, StoreUnavailableError, ZerofleetError
 from zerofleet.fleet.figures import ABSURD_LOSS, DemandFigures, TrainerFigures
 from zerofleet.learning.learner import Learner, gpu_fault
@@ -429,7 +429,7 @@ class RestartWriter:
         epoch: the trainer's fence epoch.
     """
 
-    def __init__(self, run: str, window: Window, database: Restarts, epoch: int) -> None:
+    def __init__(self, run: str, window: Window, database: WritableRestarts, epoch: int) -> None:
         self._run = run
         self._window = window
         self._database = database

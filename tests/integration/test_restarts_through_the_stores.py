@@ -4,6 +4,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import structlog
+from zerofleet_core import SearchConfig, SelfPlay
 
 from tests.support.playing_workers import at_play
 from tests.support.predictors import HashPredictor
@@ -17,7 +19,7 @@ from zerofleet.learning.overfit import OverfitWatch
 from zerofleet.learning.restarts import MOST_RESTARTS, regrets_of
 from zerofleet.learning.window import TrainBucket, Training, Window
 from zerofleet.services.selfplay.settings import SelfplaySettings
-from zerofleet.services.selfplay.worker import Worker
+from zerofleet.services.selfplay.worker import RestartReader, Worker
 from zerofleet.services.trainer.trainer import RestartWriter
 
 pytestmark = pytest.mark.slow
@@ -146,3 +148,35 @@ async def test_restarts_of_other_rules_are_passed_over(database: Database, valke
     worker = a_worker(run, "one", database, Heartbeats(valkey_url, "test"))
     async with at_play(worker) as until:
         await until(lambda: worker.writer.answers["stored"] >= 20)
+
+
+@pytest.mark.parametrize(
+    "positions",
+    [
+        '[{"regret": 1}]',
+        '[{"actions": [4]}, 7]',
+        '[{"actions": ["4"]}]',
+        '[{"actions": [1e20]}]',
+        '{"actions": [4]}',
+        '[{"actions": [0, 0]}]',
+    ],
+)
+async def test_a_damaged_row_is_passed_over(database: Database, positions: str) -> None:
+    run = a_run(1.0)
+    database.register_run(run)
+    epoch = database.acquire_fence("test", "trainer")
+    database.store_restarts("test", [([4], 1.0)], epoch)
+    engines = [SelfPlay("tic_tac_toe", 1, SearchConfig(num_simulations=2), 1)]
+    reader = RestartReader(run, database, engines)
+    with structlog.testing.capture_logs() as logs:
+        await reader.read()
+        database._rows(
+            "UPDATE restarts SET positions = CAST(:positions AS jsonb) RETURNING run",
+            positions=positions,
+        )
+        await reader.read()
+    assert [each["event"] for each in logs] == ["game_restarts", "game_restarts_refused"]
+    engines[0].select()
+    engines[0].backup(np.zeros((1, 9), np.float32), np.zeros(1, np.float32), 1)
+    [game] = engines[0].unfinished()
+    assert game.action.tolist() == [4]

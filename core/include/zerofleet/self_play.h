@@ -286,7 +286,13 @@ class SelfPlay final : public SelfPlayEngine {
   // fast ones in between.
   void begin_ply(Slot& slot) {
     slot.new_simulations = 0;
-    slot.full_search = happens(config_.full_search_share, slot.random);
+    slot.full_search = happens(config_.full_search_share, slot.random) || is_at_restart(slot);
+  }
+
+  // The first search of a restart is full, and its player does not resign there: the game measures
+  // the regret of the position again.
+  static bool is_at_restart(const Slot& slot) {
+    return slot.restarts && slot.game.action.size() == slot.opening_plies;
   }
 
   const RootPlan& plan_of(const Slot& slot) const {
@@ -313,7 +319,7 @@ class SelfPlay final : public SelfPlayEngine {
     const int chosen = drawn ? drawn_child(slot) : searched_child(slot);
     PlyResult ply = ply_result(slot.search, chosen, queue_.model_version(), weights_);
     ply.full_search = slot.full_search && !drawn;
-    if (!drawn && resigns(slot.game, ply)) {
+    if (!drawn && !is_at_restart(slot) && resigns(slot.game, ply)) {
       finish_game(slot, slot.search.root().to_play() == kFirstPlayer ? -1 : 1, "resign");
       return;
     }

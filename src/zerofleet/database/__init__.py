@@ -35,7 +35,7 @@ from zerofleet.database.origins import Origin
 from zerofleet.database.promotions import Promotion, PromotionChain, PromotionRow
 from zerofleet.database.resign_threshold import Resignations, ResignRow, ResignThreshold
 from zerofleet.database.retention import Kept, PartitionDrop, RemovableModel, Retentions
-from zerofleet.database.stored_restarts import RestartReader, RestartWriter
+from zerofleet.database.stored_restarts import StoredRestarts, WritableRestarts
 from zerofleet.database.unfinished_games import GameLeases, SaveStatus
 from zerofleet.database.window_games import (
     GameWindow,
@@ -75,12 +75,11 @@ __all__ = [
     "ResignRow",
     "ResignThreshold",
     "Resignations",
-    "RestartReader",
-    "RestartWriter",
     "Retentions",
     "SaveStatus",
     "SelfplayDatabase",
     "StoredGame",
+    "StoredRestarts",
     "Submission",
     "SubmitStatus",
     "Summary",
@@ -90,6 +89,7 @@ __all__ = [
     "Verdict",
     "WindowBlocker",
     "WindowGames",
+    "WritableRestarts",
     "WrongAnswer",
     "add_to_buffer",
     "check_database",

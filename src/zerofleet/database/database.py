@@ -17,7 +17,7 @@ from zerofleet.database.origins import GivenGames, Origins
 from zerofleet.database.promotions import PromotionChain, Promotions
 from zerofleet.database.resign_threshold import Resignations, ResignThreshold
 from zerofleet.database.retention import Retentions
-from zerofleet.database.stored_restarts import RestartReader, RestartWriter
+from zerofleet.database.stored_restarts import StoredRestarts, WritableRestarts
 from zerofleet.database.unfinished_games import GameLeases
 from zerofleet.database.window_games import WindowGames
 from zerofleet.errors import ConfigError, RunNotRegisteredError
@@ -180,7 +180,7 @@ class Summaries(ConnectionPool):
 
 
 class SelfplayDatabase(
-    FinishedGames, GameLeases, ResignThreshold, RestartReader, PromotionChain, Runs
+    FinishedGames, GameLeases, ResignThreshold, StoredRestarts, PromotionChain, Runs
 ):
     """The record as self-play may use it; see ``Database``."""
 
@@ -192,7 +192,7 @@ class InferenceDatabase(Models, PromotionChain):
 class TrainerDatabase(
     WindowGames,
     Resignations,
-    RestartWriter,
+    WritableRestarts,
     NewModels,
     Retentions,
     Metrics,

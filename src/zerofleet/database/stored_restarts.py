@@ -11,7 +11,7 @@ from sqlalchemy import text
 from zerofleet.database.connection import ConnectionPool
 
 
-class RestartReader(ConnectionPool):
+class StoredRestarts(ConnectionPool):
     """Reads the positions at which games restart, with the rights of a worker."""
 
     def restarts(self, run: str) -> list[list[int]]:
@@ -21,7 +21,7 @@ class RestartReader(ConnectionPool):
         return [each["actions"] for each in positions]
 
 
-class RestartWriter(RestartReader):
+class WritableRestarts(StoredRestarts):
     """Writes the positions at which games restart, with the rights of the trainer."""
 
     def store_restarts(
