@@ -216,6 +216,7 @@ int main() {
       {"mixed openings", [] { openings_are_drawn_from_the_policy(OpeningActions::kMixed, 0.5); }},
       {"forks", forks_begin_as_earlier_games_did},
       {"restarts", restarts_begin_where_they_are_told},
+      {"first search of a restart", the_position_of_a_restart_is_searched_in_full},
       {"half-lives", temperatures_fall_by_half_lives},
       {"first play at the root", root_children_may_be_tried_at_full_value},
   });
