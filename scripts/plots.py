@@ -318,6 +318,26 @@ def chess_hours() -> Drawing:
     return plot.drawing
 
 
+def regret_hour() -> Drawing:
+    """Draw how the regret of self-play falls over an hour of Connect Four."""
+    rows = rows_of("regret-hour")
+    plot = Plot(
+        Drawing(
+            "An hour of Connect Four with restarts",
+            "Largest regret of a game, mean over the games of each model",
+        ),
+        Axis("minutes of training", 0, 60, range(0, 61, 10)),
+        Axis("regret", 0, 0.6, (0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6)),
+    )
+    plot.lines(
+        [
+            Series(f"seed {seed}", colour, points(_only(rows, seed=seed), "minute", "regret"))
+            for seed, colour in (("1", "blue"),)
+        ]
+    )
+    return plot.drawing
+
+
 def peers() -> Drawing:
     """Draw the mistakes of three programs over CPU time."""
     rows = rows_of("peers")
@@ -598,6 +618,7 @@ def _only(rows: Rows, **wanted: str) -> Rows:
 PLOTS: dict[str, Callable[[], Drawing]] = {
     "connect-four-hour": connect_four_hour,
     "chess-hours": chess_hours,
+    "regret-hour": regret_hour,
     "go9": go9,
     "peers": peers,
     "settings": settings,
