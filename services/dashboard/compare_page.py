@@ -23,11 +23,11 @@ from zerofleet.services.dashboard.frame import (
     there_are,
 )
 from zerofleet.services.dashboard.play_page import (
-    RING_WORDS,
     PlayedLine,
     SimulationsField,
     open_view,
     perspective,
+    ring_words,
     versions_of,
 )
 from zerofleet.services.dashboard.position_field import CopyFields, line_record
@@ -37,7 +37,7 @@ from zerofleet.services.dashboard.toolkit import events, ui
 def add_compare_page(frame: Frame) -> None:
     """Register the page."""
 
-    @frame.page("/compare", "Two models", "models", "simulations", "start", "moves", in_menu=False)
+    @frame.page("/compare", "Two models", "models", "simulations", "start", "moves", under="/models")
     async def _(visit: Visit) -> None:
         said_heading("Two models on one position")
         await open_view(visit, CompareView, "compared")
@@ -220,7 +220,7 @@ class CompareView:
             self._shown_line = ui.label().classes("zf-wrap")
             ui.label(
                 "Click a move to continue. To start from a stored position, open its game. "
-                f"{perspective(self._game_board.names)} {RING_WORDS}"
+                f"{perspective(self._game_board.names)} {ring_words(self._visit.run)}"
             ).classes("zf-note")
 
     def _begin_search(self, model: ComparedModel, *, over: bool) -> None:

@@ -199,12 +199,14 @@ class Frame:
     """Paths of all pages."""
     limits: PageLimits = field(default_factory=PageLimits)
     """Limits of open pages."""
+    _sections: dict[str, str] = field(default_factory=dict[str, str])
+    """Page of the navigation to mark, by path."""
     _readings: dict[tuple[str, str], SharedReading[Any]] = field(
         default_factory=dict[tuple[str, str], SharedReading[Any]]
     )
 
     def page(
-        self, path: str, title: str, *parameters: str, in_menu: bool = True
+        self, path: str, title: str, *parameters: str, under: str | None = None
     ) -> Callable[[Builder], Builder]:
         """Register a page with a function that builds its contents.
 
@@ -214,7 +216,8 @@ class Frame:
             title: title of the browser's tab, and in the navigation.
             parameters: names that the builder reads from the query. The page lists others as
                 ignored.
-            in_menu: whether the page is in the navigation.
+            under: page of the navigation that is marked while this one is open; it may be empty.
+                None: this page is in the navigation.
 
         Returns:
             A decorator for ``async def builder(visit)``. The builder raises ``NothingThereError``
@@ -222,8 +225,9 @@ class Frame:
         """
 
         def register(builder: Builder) -> Builder:
-            if in_menu:
+            if under is None:
                 self.menu[path] = title
+            self._sections[path] = path if under is None else under
             self.paths.append(path)
 
             @ui.page(path, response_timeout=_BUILD_SECONDS, reconnect_timeout=_RECONNECT_SECONDS)
@@ -330,8 +334,9 @@ class Frame:
             button.props('flat dense round aria-label="Menu"')
             with ui.element("div").classes("zf-pages"):
                 for target, title in self.menu.items():
-                    here = ' aria-current="page"' if target == path else ""
-                    ui.link(title, visit.link(target)).classes("zf-link").props(here)
+                    link = ui.link(title, visit.link(target)).classes("zf-link")
+                    if target == self._sections[path]:
+                        link.props(f'aria-current="{"page" if target == path else "true"}"')
         _opens(button, place)
 
     def _run_choice(self, visit: Visit, path: str) -> None:
@@ -589,6 +594,13 @@ def sentence(words: str) -> str:
 def result_words(result: int, names: tuple[str, str]) -> str:
     """Return a game's result, such as ``White won``; ``draw`` for a draw."""
     return "draw" if result == 0 else f"{names[0 if result > 0 else 1]} won"
+
+
+def models_words(versions: Iterable[int | None]) -> str:
+    """Return the models of a game of self-play: several if the best model changed in the game."""
+    known = {version for version in versions if version is not None}
+    least, most = min(known), max(known)
+    return f"model {most}" if least == most else f"models {least} to {most}"
 
 
 def first_moves(game: str, moves: str, most: int, start: str) -> str:

@@ -50,6 +50,7 @@ from zerofleet.services.dashboard.frame import (
     Frame,
     NothingThereError,
     Visit,
+    models_words,
     result_words,
     sentence,
 )
@@ -59,7 +60,6 @@ from zerofleet.services.dashboard.toolkit import events, ui
 
 _BLUNDER = 0.4  # loss of value, for the player who moves
 _COLOURS = (BLUE, ORANGE, PURPLE)  # colours of the curves
-_KINDS = {**MATCH_KINDS, "selfplay": "self-play", "given": "game of another run or a file"}
 _NOT_OURS = "no model of this run"
 _OWN = "own"
 _OWN_WORDS = "the players' own"
@@ -103,6 +103,7 @@ class WalkedGame:
     to_play: tuple[int, ...]  # player of each ply
     names: tuple[str, str]  # names of those who played, first who played ``players[0]``
     kind: str
+    title: str
 
     @property
     def players(self) -> tuple[str, str]:
@@ -160,7 +161,7 @@ class WalkedGame:
 def add_game_page(frame: Frame) -> None:
     """Register the page."""
 
-    @frame.page("/games/{uid}", "Game", "ply", "model", in_menu=False)
+    @frame.page("/games/{uid}", "Game", "ply", "model", under="/games")
     async def _(visit: Visit) -> None:
         walked = await read_game(visit)
         played = walked.played
@@ -223,6 +224,12 @@ def _walked(played: PlayedGame, match: Sequence[Any]) -> WalkedGame:
         kind = row.kind
         player, opponent = player_words(row.player), player_words(row.opponent)
         names = (player, opponent) if row.color == 0 else (opponent, player)
+    title = f"{names[0]} against {'itself' if names[0] == names[1] else names[1]}"
+    if kind == "selfplay":
+        searched = (ply.model_version for ply in played.plies if ply.simulations)
+        title = f"self-play, {models_words((first, second, *searched))}"
+    elif kind == "given":
+        title = "game of another run or a file"
     return WalkedGame(
         played,
         tuple(actions),
@@ -230,6 +237,7 @@ def _walked(played: PlayedGame, match: Sequence[Any]) -> WalkedGame:
         tuple(to_play),
         names,
         kind,
+        sentence(title),
     )
 
 
@@ -319,14 +327,13 @@ class GameView:
         self.seek(self._ply + by if to is None else to)
 
     def _head(self) -> None:
-        played, names = self._walked.played, self._walked.names
+        played = self._walked.played
         with ui.element("div").classes("zf-panel-head"):
-            against = "itself" if names[0] == names[1] else names[1]
-            title = ui.label(sentence(f"{names[0]} against {against}")).classes("zf-title")
+            title = ui.label(self._walked.title).classes("zf-title")
             title.props('role="heading" aria-level="1"')
-            kind = sentence(_KINDS.get(self._walked.kind, self._walked.kind))
+            kind = MATCH_KINDS.get(self._walked.kind)
             ui.label(
-                f"{kind}: {self._result} "
+                f"{sentence(self._result if kind is None else f'{kind}: {self._result}')} "
                 f"by {REASONS.get(played.reason, played.reason)}, "
                 f"{len(self._walked.actions)} plies, {played.finished_at:%Y-%m-%d %H:%M} UTC"
             ).classes("zf-note")

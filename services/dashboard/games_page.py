@@ -20,8 +20,8 @@ from zerofleet.services.dashboard.frame import (
     Visit,
     asked_number,
     first_moves,
+    models_words,
     result_words,
-    said_heading,
 )
 from zerofleet.services.dashboard.match_page import MATCH_KINDS, REASONS, player_words
 from zerofleet.services.dashboard.sources import Sources
@@ -219,13 +219,12 @@ def statement_of(chosen: GameFilter, before: str | None) -> tuple[str, dict[str,
 
 
 def _listed(values: dict[str, Any]) -> ListedGame:
-    first, second = values["first_model"], values["second_model"]
     if values["match_kind"] is not None:
         players = f"{player_words(values['player'])} and {player_words(values['opponent'])}"
     elif values["kind"] == "given":
         players = "no model of this run"
     else:
-        players = f"model {first}" if second in (None, first) else f"models {first} and {second}"
+        players = models_words((values["first_model"], values["second_model"]))
     return ListedGame(
         game_uid=values["game_uid"],
         ingested_at=datetime.fromisoformat(values["ingested_at"]),
@@ -277,7 +276,9 @@ def add_games_page(frame: Frame) -> None:
         chosen = GameFilter.of(visit.parameters)
         before = visit.parameters.get("before") or None
         page = await read_games(visit.sources, visit.run.name, chosen, before)
-        said_heading("Games")
+        with ui.element("div").classes("zf-panel-head"):
+            ui.label("Games").classes("zf-title").props('role="heading" aria-level="1"')
+            ui.link("Largest mistakes", visit.link("/mistakes")).classes("zf-link")
         _filters(visit, chosen)
         _list(visit, chosen, page, first=before is None)
 
@@ -326,8 +327,7 @@ def _filters(visit: Visit, chosen: GameFilter) -> None:
         enter("most", "Plies to", "number")
         enter("day", "Day, UTC", "date")
         if chosen != GameFilter():
-            ui.link("all games", visit.link("/games")).classes("zf-link")
-        ui.link("largest mistakes", visit.link("/mistakes")).classes("zf-link")
+            ui.link("All games", visit.link("/games")).classes("zf-link")
 
 
 def _list(visit: Visit, chosen: GameFilter, page: GamePage, *, first: bool) -> None:

@@ -253,7 +253,7 @@ def _row(visit: Visit, row: Any) -> dict[str, Any]:  # noqa: ANN401
 def add_model_page(frame: Frame) -> None:
     """Register the page."""
 
-    @frame.page("/models/{version}", "Model", "before", in_menu=False)
+    @frame.page("/models/{version}", "Model", "before", under="/models")
     async def _(visit: Visit) -> None:
         version = _version(visit.parameters["version"])
         before = asked_number(visit.parameters, "before") or HIGHEST

@@ -27,17 +27,20 @@ from zerofleet.services.dashboard.frame import (
     sentence,
 )
 from zerofleet.services.dashboard.position_field import CopyFields, PositionField, line_record
+from zerofleet.services.dashboard.sources import ShownRun
 from zerofleet.services.dashboard.toolkit import events, ui
 
 _EVERY_SECONDS = 0.3  # between two tables of an analysis
 _VARIATION_PLIES = 8
 _SIDES = ("first", "second", "both")
 _SWITCH = {"off": False, "on": True}
-RING_WORDS = (
-    "The ringed move is the model's choice. It may not have the best value, because the network's "
-    "prior counts too."
-)
-"""Sentence for a page that rings the best action of a search."""
+_RINGED = "The ringed move is the model's choice."
+_RING_WORDS = {
+    "gumbel": f"{_RINGED} Its value has the best lower confidence bound. A move with few visits "
+    "may show a better value, which is less certain.",
+    "puct": f"{_RINGED} It has the most visits. Another move may have a better value.",
+}
+"""Explanation of a client search's choice by ``search.root``: ``client_search``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,7 +275,7 @@ class PlayView:
                     "Hints show here what the model thinks of each move: visits of its search, the "
                     "value (the expected result), the network's prior, and the expected line."
                 ).classes("zf-note")
-                self._ring = ui.label(RING_WORDS).classes("zf-note")
+                self._ring = ui.label(ring_words(visit.run)).classes("zf-note")
                 columns = ("action", "visits", "share", "value", "prior", "line")
                 self._table = CandidateTable(self._hover, *columns, values_for=self._names[0])
                 self._shown_line = ui.label().classes("zf-note zf-wrap zf-line-so-far")
@@ -578,6 +581,11 @@ def _variation_words(start: State, line: Sequence[int]) -> str:
         words.append(state.action_to_san(action))
         state.apply(action)
     return " ".join(words)
+
+
+def ring_words(run: ShownRun) -> str:
+    """Return sentences for a page that rings the best action of a search."""
+    return _RINGED if run.config is None else _RING_WORDS[run.config.search.root]
 
 
 def perspective(names: tuple[str, str]) -> str:

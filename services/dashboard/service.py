@@ -85,7 +85,7 @@ def add_pages(frame: Frame, queries: VisitorQueries) -> None:
     add_sql_page(frame, queries)
 
     # Last, because it matches every remaining address.
-    @frame.page("/{path:path}", "not there", in_menu=False)
+    @frame.page("/{path:path}", "not there", under="")
     async def _(visit: Visit) -> None:
         raise NothingThereError(f"there is no page /{visit.parameters['path']}")
 

@@ -10,7 +10,8 @@ export default {
       </thead>
       <tbody>
         <tr v-for="row in rows" :key="row.key" :tabindex="aimable ? 0 : null" :class="{ 'zf-aimable': aimable }"
-          @mouseenter="aim(row.key)" @mouseleave="aim(null)" @focus="aim(row.key)" @blur="aim(null)">
+          @mouseenter="aim(row.key, row.address)" @mouseleave="aim(null)" @focus="aim(row.key, row.address)" @blur="aim(null)"
+          @click="show()">
           <td v-for="c in columns" :key="c.name" :class="{ 'zf-right': c.figure }">
             <span v-if="drawn(row, c.name)" :class="share(row, c.name) == null ? 'zf-counts' : 'zf-bound'" role="img"
               :aria-label="row[c.name + '_title']" :title="row[c.name + '_title']">
@@ -32,6 +33,7 @@ export default {
     rows: Array, // [{key, <name>, <name>_link, ...}]: TableColumn
     empty: String, // in place of a table without rows
     aimable: Boolean, // rows can be pointed at
+    shown: String, // selector of the element that shows the row under the pointer
   },
   emits: ["aimed"],
   // A row that moves loses the focus on its way; that event is not reported.
@@ -46,7 +48,13 @@ export default {
     if (held && !held.isConnected) this.aim(null);
   },
   methods: {
-    aim(key) { if (this.aimable && !this.held) this.$emit("aimed", key); },
+    aim(key, address) {
+      if (!this.aimable || this.held) return;
+      // Here and not by the server, so that a link in the row already finds it changed.
+      if (address) history.replaceState({ page: address }, "", address);
+      this.$emit("aimed", key);
+    },
+    show() { if (this.shown) document.querySelector(this.shown)?.scrollIntoView({ block: "nearest" }); },
     share(row, name) { return row[name + "_share"]; },
     drawn(row, name) { return this.share(row, name) != null || row[name + "_counts"]; },
     // From the middle: full to the right where the test promotes, to the left where it rejects.

@@ -45,7 +45,8 @@ class TableColumn:
 
     A row may have further entries for a cell, under the name with a suffix: ``_link`` (an address),
     ``_title`` (a tooltip), ``_lamp`` (its colour). Two entries replace the text: ``_share`` (a bar
-    from the middle, in [-1, 1]) and ``_counts`` (a list with one bar each).
+    from the middle, in [-1, 1]) and ``_counts`` (a list with one bar each). ``address`` of a row is
+    put into the browser's address when the row gets the pointer or the focus.
     """
 
     name: str
@@ -69,6 +70,7 @@ class Table(Element, component="table.js"):
         empty: text that says what will appear, and when; without it the empty table is shown.
         on_aim: called with the untrusted ``key`` of the row under the pointer or the focus, and
             with None if there is none. None: rows do not react.
+        shown: selector of the element that shows this row; a click on a row scrolls to it.
     """
 
     def __init__(
@@ -77,10 +79,11 @@ class Table(Element, component="table.js"):
         empty: str = "",
         *,
         on_aim: Callable[[object], Any] | None = None,
+        shown: str = "",
     ) -> None:
         super().__init__()
         self._columns = columns
-        self._props |= {"empty": empty, "aimable": on_aim is not None}
+        self._props |= {"empty": empty, "aimable": on_aim is not None, "shown": shown}
         self.rows: Sequence[dict[str, Any]] = ()
         """The rows shown."""
         self._set(())

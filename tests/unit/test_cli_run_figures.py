@@ -378,6 +378,7 @@ def test_status_as_text_and_json() -> None:
     assert "Elo              +130 ± 72 (model 2)\n" in behind
     first = replace(FULL, elo=0.0, elo_error=0.0)
     assert "Elo              0 (reference)\n" in status_text(first, KEPT, [], None)
+    assert elo_text(replace(first, rated_version=1)) == "0 (reference, model 1)"
     assert elo_text(replace(FULL, elo=1234.0, elo_error=None)).startswith("+1,234")
     assert "25.0% of the last 1,000" in text
     assert "network 0.40 (1.95 at first), search 0.35 nats" in text

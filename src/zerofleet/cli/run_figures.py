@@ -40,6 +40,7 @@ from zerofleet.fleet.report import (
     next_model_text,
     rate_text,
     redis_text,
+    restarts_text,
     warning_text,
 )
 from zerofleet.local.processes import LOOPBACK
@@ -337,6 +338,10 @@ def status_text(
         "training loss": loss_text(figures.train),
         "validation loss": loss_text(figures.held_out),
     }
+    if figures.restarts is not None:
+        age = figures.restarts.age_s
+        written = "" if age is None else f", written {duration(age)} ago"
+        rows["games begin at"] = f"{restarts_text(figures.restarts)}{written}"
     if figures.budget_used is not None:
         rows["learning rate"] = rate_text(figures)
     if figures.refused_variants is not None:

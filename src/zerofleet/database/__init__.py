@@ -35,7 +35,7 @@ from zerofleet.database.origins import Origin
 from zerofleet.database.promotions import Promotion, PromotionChain, PromotionRow
 from zerofleet.database.resign_threshold import Resignations, ResignRow, ResignThreshold
 from zerofleet.database.retention import Kept, PartitionDrop, RemovableModel, Retentions
-from zerofleet.database.stored_restarts import StoredRestarts, WritableRestarts
+from zerofleet.database.stored_restarts import RestartList, StoredRestarts, WritableRestarts
 from zerofleet.database.unfinished_games import GameLeases, SaveStatus
 from zerofleet.database.window_games import (
     GameWindow,

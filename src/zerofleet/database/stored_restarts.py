@@ -4,11 +4,34 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import text
 
 from zerofleet.database.connection import ConnectionPool
+
+RESTART_LIST = """
+SELECT jsonb_array_length(r.positions) AS positions, e.regret,
+    extract(epoch FROM now() - r.at)::float8 AS age_s
+FROM restarts AS r
+CROSS JOIN LATERAL (
+    SELECT avg((each ->> 'regret')::float8) AS regret FROM jsonb_array_elements(r.positions) AS each
+) AS e
+WHERE r.run = :run
+"""
+"""Query for a run's ``RestartList``, with the rights of the console."""
+
+
+@dataclass(frozen=True, slots=True)
+class RestartList:
+    """The newest list of positions at which games of self-play restart, in figures."""
+
+    positions: int = 0
+    regret: float | None = None
+    """Mean regret of the positions, 0 to 4; None: the list is empty."""
+    age_s: float | None = None
+    """Seconds since the trainer wrote the list; None: it has not written one."""
 
 
 class StoredRestarts(ConnectionPool):
@@ -19,6 +42,11 @@ class StoredRestarts(ConnectionPool):
         [row] = self._rows("SELECT restarts_of(:run) AS positions", run=run)
         positions: list[dict[str, Any]] = row.positions or []
         return [each["actions"] for each in positions]
+
+    def restart_list(self, run: str) -> RestartList:
+        """Return the run's list of restarts in figures, with the rights of the console."""
+        rows = self._rows(RESTART_LIST, run=run)
+        return RestartList(*rows[0]) if rows else RestartList()
 
 
 class WritableRestarts(StoredRestarts):

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Literal, cast
 
-from zerofleet.database import RecentPlay
+from zerofleet.database import RecentPlay, RestartList
 from zerofleet.fleet.figures import (
     Z_95,
     DashboardFigures,
@@ -134,6 +134,8 @@ class RunFigures:
     """Whether self-play still explores."""
     warnings: Mapping[str, str] = field(default_factory=dict[str, str])
     """Warnings by name, ``narrows`` or ``overfits``: since when, and why."""
+    restarts: RestartList | None = None
+    """Positions at which games of self-play begin; None: ``selfplay.restart_share`` is 0."""
     window_blocker: str | None = None
     """The open transaction that keeps stored games from the trainer."""
     disk: str | None = None
@@ -390,6 +392,14 @@ def entropy_text(figures: RunFigures) -> str:
     return f"network {play.policy_entropy:.2f}{before}, search {play.target_entropy:.2f} nats"
 
 
+def restarts_text(restarts: RestartList) -> str:
+    """Return how many positions games begin at, and their regret."""
+    if restarts.regret is None:
+        return "no positions yet"
+    words = counted(restarts.positions, "position")
+    return f"{words} with a mean regret of {restarts.regret:.2f}"
+
+
 def best_text(figures: RunFigures) -> str:
     """Return the promoted model and how long it has been the best."""
     if figures.best_version is None:
@@ -411,9 +421,10 @@ def elo_text(figures: RunFigures) -> str:
     if figures.elo is None:
         return "not rated yet"
     half = None if figures.elo_error is None else Z_95 * figures.elo_error
-    rated = figures.rated_version
-    model = "" if rated == figures.best_version else f" (model {rated})"
-    return f"{rating_text(figures.elo, half)}{model}"
+    text, rated = rating_text(figures.elo, half), figures.rated_version
+    if rated == figures.best_version:
+        return text
+    return f"{text[:-1]}, model {rated})" if text.endswith(")") else f"{text} (model {rated})"
 
 
 def rating_text(elo: float, half: float | None) -> str:

@@ -126,6 +126,11 @@ class Monitor:
                 each.warning: each.words
                 for each in self._database.training_warnings(self._run.name)
             },
+            restarts=(
+                self._database.restart_list(self._run.name)
+                if self._run.selfplay.restart_share
+                else None
+            ),
             window_blocker=None if blocker is None else str(blocker),
             disk=self.disk(),
             redis=self._heartbeats.state,

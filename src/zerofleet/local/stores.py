@@ -331,7 +331,7 @@ def update_database(folder: DataFolder, owner_url: str) -> None:
             if not (folder.root / "postgres").exists():  # other programs may use it
                 raise
             sys.stderr.write(
-                f"updating the tables and views of this run to zerofleet {__version__}\n"
+                f"updating the database's tables and views to zerofleet {__version__}\n"
             )
             migrate(owner_url)
 

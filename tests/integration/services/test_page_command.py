@@ -151,7 +151,7 @@ def test_the_page_keeps_its_port_updates_an_old_database_and_leaves_no_orphans(
             older._run("UPDATE definitions SET digest = 'x', version = '1.0.0'")
         page = zerofleet("page", *at)
         url = page.wait_for_page()
-        assert "updating the tables and views of this run" in page.said()
+        assert "updating the database's tables and views" in page.said()
         assert f"port {own}, which this run's dashboard usually has, is in use" in page.said()
         assert not url.endswith(f":{own}")
         assert data.page_port() == own  # for the next time
@@ -173,7 +173,7 @@ def test_every_command_updates_the_database_of_a_stopped_run(
     with joined(data, "test") as running, Database(running.database_urls["owner"]) as older:
         older._run("UPDATE definitions SET digest = 'x', version = '1.0.0'")
         older._run("DROP FUNCTION searches_per_day CASCADE")
-    for said in ("updating the tables and views of this run", ""):
+    for said in ("updating the database's tables and views", ""):
         with joined(data, "test") as running, Database(running.database_urls["console"]) as now:
             now.wait_ready(0.0)
             now.kept(data.run)
