@@ -37,7 +37,9 @@ from zerofleet.services.dashboard.toolkit import events, ui
 def add_compare_page(frame: Frame) -> None:
     """Register the page."""
 
-    @frame.page("/compare", "Two models", "models", "simulations", "start", "moves", under="/models")
+    @frame.page(
+        "/compare", "Two models", "models", "simulations", "start", "moves", under="/models"
+    )
     async def _(visit: Visit) -> None:
         said_heading("Two models on one position")
         await open_view(visit, CompareView, "compared")

@@ -8,36 +8,49 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from zerofleet.database import RestartList
+from zerofleet.database.stored_restarts import RESTART_LIST
 from zerofleet.errors import ConfigError, IllegalActionError
+from zerofleet.fleet.report import restarts_text
 from zerofleet.games import State, parse_actions
 from zerofleet.games.game_board import GameBoard, board_of
 from zerofleet.games.notation import player_names
 from zerofleet.services.dashboard.board import Board, BoardMark
-from zerofleet.services.dashboard.frame import Frame, Visit
-from zerofleet.services.dashboard.toolkit import Table, TableColumn, ui
+from zerofleet.services.dashboard.frame import Frame, Visit, sentence
+from zerofleet.services.dashboard.toolkit import NONE, Table, TableColumn, ui
 
 _SECONDS = 60.0
 _SHOWN = 25
 _NEWEST_GAMES = 1_000  # as in the view largest_mistakes
-_LARGEST = f"""
-SELECT m.game_uid, m.ply, m.model, m.value, m.result, m.regret, g.moves, g.start
+LARGEST = f"""
+SELECT game_uid, ply, model, value, result, regret, moves, start, games
 FROM (
-    SELECT * FROM largest_mistakes WHERE run = :run ORDER BY regret DESC, game_uid LIMIT {_SHOWN}
-) AS m
-JOIN games AS g USING (game_uid)
-ORDER BY m.regret DESC, m.game_uid
+    SELECT m.*, g.moves, g.start, count(*) OVER position AS games,
+        row_number() OVER (position ORDER BY m.regret DESC, m.game_uid) AS place
+    FROM largest_mistakes AS m JOIN games AS g USING (game_uid)
+    WHERE m.run = :run
+    WINDOW position AS (PARTITION BY g.start, (string_to_array(g.moves, ' '))[:m.ply])
+) AS placed
+WHERE place = 1 ORDER BY regret DESC, game_uid LIMIT {_SHOWN}
+"""
+"""Query for the positions with the largest regret; ``mistakes_of`` takes its rows.
+
+A position that several games reached is one row, with the game of the largest regret.
 """
 _COLUMNS = (
     TableColumn("number", "Mistake"),
-    TableColumn("ply", "Ply", figure=True),
-    TableColumn("player", "To move"),
-    TableColumn("played", "Played"),
-    TableColumn("model", "Model", figure=True),
-    TableColumn("value", "Expected", figure=True),
-    TableColumn("result", "Result", figure=True),
+    TableColumn("player", "Player to move"),
+    TableColumn("value", "Expected for player", figure=True),
+    TableColumn("result", "Result for player", figure=True),
     TableColumn("regret", "Regret", figure=True),
+    TableColumn("played", "Played"),
+    TableColumn("games", "Games", figure=True, optional=True),
+    TableColumn("model", "Model", figure=True),
+    TableColumn("ply", "Ply", figure=True),
 )
 _RESULTS = {1: "won", 0: "draw", -1: "lost"}
+_BOARD = "zf-mistake"
+_EMPTY = "Mistakes appear here after the first games."
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,25 +77,48 @@ class Mistake:
     """The action played in the position."""
     move: str
     """The same action in the notation of the game, such as SAN in chess."""
+    games: int
+    """Games with this position as their largest mistake."""
+
+    @property
+    def words(self) -> str:
+        """Return what was expected and what happened, in sentences."""
+        ends = "It was a draw."
+        if self.result:
+            ends = sentence(f"{self.player} {_RESULTS[self.result]}.")
+        expected = f"{signed(self.value)} for {self.player}"
+        return f"Model {self.model} played {self.move} and expected {expected}. {ends}"
 
 
 def add_mistakes_page(frame: Frame) -> None:
     """Register the page."""
 
-    @frame.page("/mistakes", "Largest mistakes", in_menu=False)
+    @frame.page("/mistakes", "Largest mistakes", "game", under="/games")
     async def _(visit: Visit) -> None:
         board = await asyncio.to_thread(board_of, visit.run.game)
 
-        async def read() -> tuple[Mistake, ...]:
-            rows = await visit.sources.rows(_LARGEST, run=visit.run.name)
-            return await asyncio.to_thread(mistakes_of, visit.run.game, rows)
+        async def read() -> tuple[tuple[Mistake, ...], str]:
+            rows = await visit.sources.rows(LARGEST, run=visit.run.name)
+            restarts = await _read_restarts(visit)
+            return await asyncio.to_thread(mistakes_of, visit.run.game, rows), restarts
 
         view = MistakesView(visit, board)
-        visit.watch(visit.shared("mistakes", read, _SECONDS), view.show)
+        visit.watch(visit.shared("mistakes", read, _SECONDS), lambda value: view.show(*value))
+
+
+async def _read_restarts(visit: Visit) -> str:
+    """Return a sentence on the positions at which games begin; empty if none does."""
+    config = visit.run.config
+    if config is None or not config.selfplay.restart_share:
+        return ""
+    rows = await visit.sources.rows(RESTART_LIST, run=visit.run.name)
+    restarts = RestartList(*rows[0]) if rows else RestartList()
+    share = f"{config.selfplay.restart_share:.0%} of new games"
+    return f"{share} begin at {restarts_text(restarts)}."
 
 
 def mistakes_of(game: str, rows: Iterable[Any]) -> tuple[Mistake, ...]:
-    """Return the mistakes in rows of ``_LARGEST``.
+    """Return the mistakes in rows of ``LARGEST``.
 
     Games with an illegal move are left out. The trainer rejects them, but they stay in the
     database.
@@ -113,7 +149,14 @@ def _mistake_of(game: str, row: Any) -> Mistake:  # noqa: ANN401
         player=player_names(game)[state.to_play],
         action=actions[row.ply],
         move=state.action_to_san(actions[row.ply]),
+        games=row.games,
     )
+
+
+def signed(value: float) -> str:
+    """Return a value with its sign and two decimal places; 0 has no sign."""
+    text = f"{value:+z.2f}"
+    return "0.00" if text == "+0.00" else text
 
 
 class MistakesView:
@@ -122,71 +165,105 @@ class MistakesView:
     def __init__(self, visit: Visit, game_board: GameBoard) -> None:
         self._visit = visit
         self._mistakes: tuple[Mistake, ...] = ()
-        self._number = 1
+        self._chosen = visit.parameters.get("game", "")
+        self._is_first = True
         with ui.element("div").classes("zf-play"):
-            with ui.element("section").classes("zf-panel"):
+            with ui.element("section").classes("zf-panel") as self._panel:
                 with ui.element("div").classes("zf-panel-head"):
                     heading = ui.label("Largest mistakes").classes("zf-title")
                     heading.props('role="heading" aria-level="1"')
-                self._board = Board(game_board)
-                self._where = ui.label("").classes("zf-figure").props('role="status"')
-                self._links = ui.element("div").classes("zf-tools")
-            with ui.element("section").classes("zf-panel zf-side"):
+                self._empty = ui.label(_EMPTY).classes("zf-empty")
+                with ui.element("div").classes(_BOARD) as self._place:
+                    self._board = Board(game_board)
+                    self._where = ui.label("").classes("zf-figure").props('role="status"')
+                    self._links = ui.element("div").classes("zf-tools")
+            with ui.element("section").classes("zf-panel zf-side") as self._side:
                 ui.label(
                     f"Positions with the largest regret in the newest {_NEWEST_GAMES:,} games of "
                     "self-play, at most one from each game. Regret is the mean squared difference "
                     "of value and result from this position to the end of the game, from 0 to 4."
                 ).classes("zf-note")
-                self._table = Table(
-                    _COLUMNS, "Mistakes appear here after the first games.", on_aim=self._aim
-                )
+                ui.label(
+                    "A later move may have lost the game: open the game to follow its value."
+                ).classes("zf-note")
+                self._restarts = ui.label("").classes("zf-note")
+                self._table = Table(_COLUMNS, on_aim=self._aim, shown=f".{_BOARD}")
+                self._table.classes("zf-mistakes")
+        for each in (self._empty, self._place, self._side):
+            each.set_visibility(False)
 
-    def show(self, mistakes: tuple[Mistake, ...]) -> None:
-        """Draw the mistakes, the largest regret first."""
+    def show(self, mistakes: tuple[Mistake, ...], restarts: str) -> None:
+        """Draw the mistakes, the largest regret first.
+
+        Args:
+            mistakes: the mistakes of ``mistakes_of``.
+            restarts: a sentence on the positions at which games begin; may be empty.
+        """
         self._mistakes = mistakes
+        self._empty.set_visibility(not mistakes)
+        self._place.set_visibility(bool(mistakes))
+        self._side.set_visibility(bool(mistakes))
+        self._panel.classes(**{"remove" if mistakes else "add": "zf-wide"})
+        self._restarts.set_text(restarts)
+        self._restarts.set_visibility(bool(restarts))
         self._table.show([self._row(number, each) for number, each in enumerate(mistakes, 1)])
+        if not mistakes:
+            return
+        if self._is_first and self._chosen and self._found() is None:
+            self._visit.note(
+                f"game={self._chosen[:40]} is not among the largest mistakes. "
+                "The first one is shown instead."
+            )
+        self._is_first = False
         self._draw()
 
     def _row(self, number: int, mistake: Mistake) -> dict[str, Any]:
         return {
-            "key": number,
+            "key": mistake.game_uid,
+            "address": self._visit.link("/mistakes", game=mistake.game_uid),
             "number": str(number),
             "number_link": self._game_link(mistake),
             "number_title": "Open the game at this ply",
-            "ply": mistake.ply,
             "player": mistake.player.removeprefix("the "),
-            "played": mistake.move,
-            "model": mistake.model,
-            "value": f"{mistake.value:+.2f}",
+            "value": signed(mistake.value),
             "result": _RESULTS[mistake.result],
             "regret": f"{mistake.regret:.2f}",
+            "played": mistake.move,
+            "games": f"× {mistake.games:,}" if mistake.games > 1 else NONE,
+            "model": mistake.model,
+            "ply": mistake.ply,
         }
+
+    def _found(self) -> int | None:
+        """Return the place of the chosen mistake, from 0; None: it is not on the page."""
+        places = range(len(self._mistakes))
+        return next((i for i in places if self._mistakes[i].game_uid == self._chosen), None)
 
     def _aim(self, key: object) -> None:
         """Show the row with an untrusted key; None leaves the board as it is."""
-        if isinstance(key, int) and 1 <= key <= len(self._mistakes) and key != self._number:
-            self._number = key
-            self._draw()
+        if isinstance(key, str) and key != self._chosen:
+            before, self._chosen = self._chosen, key
+            if self._found() is None:
+                self._chosen = before
+            else:
+                self._draw()
 
     def _draw(self) -> None:
-        self._links.clear()
-        if not self._mistakes:
-            self._board.seek((), start="")
-            self._where.set_text("")
-            return
-        self._number = min(self._number, len(self._mistakes))
-        mistake = self._mistakes[self._number - 1]
+        place = self._found() or 0
+        mistake = self._mistakes[place]
+        self._chosen = mistake.game_uid
         mark = BoardMark(mistake.action, 0.35, "played")
         self._board.seek(
             mistake.actions, start=mistake.start, then=lambda: self._board.draw_marks([mark])
         )
+        also = f" {mistake.games:,} games had this mistake." if mistake.games > 1 else ""
         self._where.set_text(
-            f"Mistake {self._number} of {len(self._mistakes)}, {mistake.player} to move. Model "
-            f"{mistake.model} played {mistake.move} and expected {mistake.value:+.2f}. "
-            f"Result for {mistake.player}: {_RESULTS[mistake.result]}."
+            f"Mistake {place + 1} of {len(self._mistakes)}, {mistake.player} to move. "
+            f"{mistake.words}{also}"
         )
+        self._links.clear()
         with self._links:
-            ui.link("Game", self._game_link(mistake)).classes("zf-link")
+            ui.link("Open the game", self._game_link(mistake)).classes("zf-link")
             at = {"start": mistake.start or None, "moves": mistake.moves or None}
             ui.link("Analyse", self._visit.link("/play", **at, side="both", hints="on")).classes(
                 "zf-link"

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from playwright.sync_api import expect
 
-from tests.support.random_records import random_record
+from tests.support.random_records import changed, random_record
 from zerofleet.config import run_from_values
 from zerofleet.database import GroupErrors, Submission, WrongAnswer
 from zerofleet.fleet.figures import EvaluatorFigures
@@ -148,12 +149,16 @@ def test_the_largest_mistakes_are_shown_and_lead_to_their_games(
     database = shown.database
     page = open_page("/mistakes").page
     expect(page.get_by_text("Mistakes appear here after the first games.")).to_be_visible()
+    expect(page.locator(".zf-board")).to_be_hidden()
     games = [Submission(random_record(seed, "connect_four")) for seed in range(6)]
     assert set(database.submit_games(RUN, "w", games)) == {"stored"}
     opened = open_page("/games")
     page = opened.page
-    page.get_by_role("link", name="largest mistakes").click()
+    page.get_by_role("link", name="Largest mistakes").click()
     expect(page.get_by_role("row")).to_have_count(7)
+    expect(page.get_by_role("link", name="Games", exact=True)).to_have_attribute(
+        "aria-current", "true"
+    )
     found = database._rows(
         "SELECT game_uid, ply, regret FROM largest_mistakes WHERE run = :run "
         "ORDER BY regret DESC, game_uid",
@@ -167,8 +172,38 @@ def test_the_largest_mistakes_are_shown_and_lead_to_their_games(
             f"Mistake {number} of 6"
         )
         expect(page.get_by_label(f"Board after {mistake.ply} plies")).to_be_visible()
-    page.get_by_role("link", name="Game", exact=True).click()
+    page.get_by_role("link", name="Open the game").click()
     expect(page).to_have_url(re.compile(f"/games/{found[1].game_uid}.*ply={found[1].ply}"))
+    expect(page.get_by_role("heading", name="Self-play, model 1", exact=True)).to_be_visible()
+    page.go_back()
+    expect(page.get_by_text("Mistake 2 of 6")).to_be_visible()
+    page.goto(f"{shown.base}/mistakes?game=7")
+    expect(page.get_by_text("game=7 is not among the largest mistakes.")).to_be_visible()
+    assert opened.complaints == []
+
+
+def test_a_mistake_of_several_games_is_one_row_and_a_tap_shows_its_board(
+    shown: Any, open_page: Callable[..., Any]
+) -> None:
+    record = random_record(1, "connect_four")
+    games = [changed(record, game_uid=uuid4()) for _ in range(3)]
+    games += [random_record(seed, "connect_four") for seed in range(2, 12)]
+    stored = shown.database.submit_games(RUN, "w", [Submission(each) for each in games])
+    assert set(stored) == {"stored"}
+    opened = open_page("/mistakes", width=360)
+    page = opened.page
+    rows = page.get_by_role("row")
+    expect(rows).to_have_count(12)
+    expect(rows.filter(has_text="× 3")).to_have_count(1)
+    for head in ("Expected for player", "Result for player", "Regret"):
+        box = page.get_by_role("columnheader", name=head).bounding_box()
+        assert box["x"] + box["width"] <= 360
+    rows.last.scroll_into_view_if_needed()
+    expect(page.locator(".zf-board")).not_to_be_in_viewport()
+    rows.last.click()
+    expect(page.get_by_text("Mistake 11 of 11")).to_be_in_viewport()
+    expect(page.locator(".zf-board")).to_be_in_viewport()
+    expect(page).to_have_url(re.compile("game="))
     assert opened.complaints == []
 
 

@@ -10,7 +10,7 @@ from zerofleet_core import SearchConfig, SelfPlay
 from tests.support.playing_workers import at_play
 from tests.support.predictors import HashPredictor
 from zerofleet.config import RunConfig, run_from_values
-from zerofleet.database import Database
+from zerofleet.database import Database, RestartList
 from zerofleet.errors import StaleEpochError
 from zerofleet.fleet.heartbeat import Heartbeats
 from zerofleet.games import spec
@@ -97,6 +97,11 @@ async def test_games_begin_where_the_player_was_most_wrong(
     assert not writer.due()
     restarts = [list(each.actions) for each in found]
     assert database.restarts("test") == restarts
+    listed = database.restart_list("test")
+    assert listed.positions == len(found)
+    assert listed.regret == pytest.approx(np.mean([each.regret for each in found]))
+    assert listed.age_s is not None
+    assert listed.age_s >= 0
     assert_view_agrees(database)
     [before] = database._rows("SELECT count(*) AS games FROM games")
 
@@ -138,6 +143,7 @@ async def test_a_run_without_restarts_reads_and_writes_none(
     assert window.restarts is None
     assert not RestartWriter("test", window, database, epoch).due()
     assert database.restarts("test") == []
+    assert database.restart_list("test") == RestartList()
 
 
 async def test_restarts_of_other_rules_are_passed_over(database: Database, valkey_url: str) -> None:
@@ -180,3 +186,4 @@ async def test_a_damaged_row_is_passed_over(database: Database, positions: str) 
     engines[0].backup(np.zeros((1, 9), np.float32), np.zeros(1, np.float32), 1)
     [game] = engines[0].unfinished()
     assert game.action.tolist() == [4]
+    assert database.restart_list("test").positions == ("regret" in positions)

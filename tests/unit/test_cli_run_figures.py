@@ -21,7 +21,7 @@ from zerofleet.cli.run_figures import (
     status_values,
 )
 from zerofleet.config import TrainerSection, run_from_values
-from zerofleet.database import Kept, RecentPlay
+from zerofleet.database import Kept, RecentPlay, RestartList
 from zerofleet.fleet.disk import DiskUse, FolderSizes
 from zerofleet.fleet.figures import (
     DemandFigures,
@@ -394,6 +394,18 @@ def test_status_as_text_and_json() -> None:
         held_up, KEPT, [], None
     )
     assert "ingest blocked by" not in text
+    assert "games begin at" not in text
+    for restarts, words in (
+        (RestartList(), "no positions yet"),
+        (RestartList(0, None, 7.0), "no positions yet, written 7 s ago"),
+        (
+            RestartList(1, 2.0, 75.0),
+            "1 position with a mean regret of 2.00, written 1 min 15 s ago",
+        ),
+        (RestartList(200, 1.104, 7.0), "200 positions with a mean regret of 1.10, written 7 s ago"),
+    ):
+        shown = replace(FULL, restarts=restarts)
+        assert f"games begin at   {words}\n" in status_text(shown, KEPT, [], None)
     assert "warning" not in text
     narrow = replace(FULL, warnings={"narrows": "40.0% of the last 1,000 games differ"})
     assert "warning          Self-play is repeating itself: 40.0% of the last" in status_text(

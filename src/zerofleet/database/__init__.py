@@ -75,6 +75,7 @@ __all__ = [
     "ResignRow",
     "ResignThreshold",
     "Resignations",
+    "RestartList",
     "Retentions",
     "SaveStatus",
     "SelfplayDatabase",

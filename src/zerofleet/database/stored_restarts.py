@@ -12,12 +12,12 @@ from sqlalchemy import text
 from zerofleet.database.connection import ConnectionPool
 
 RESTART_LIST = """
-SELECT jsonb_array_length(r.positions) AS positions, e.regret,
-    extract(epoch FROM now() - r.at)::float8 AS age_s
+SELECT listed.positions, listed.regret, extract(epoch FROM now() - r.at)::float8 AS age_s
 FROM restarts AS r
 CROSS JOIN LATERAL (
-    SELECT avg((each ->> 'regret')::float8) AS regret FROM jsonb_array_elements(r.positions) AS each
-) AS e
+    SELECT count(*) AS positions, avg(CAST(each AS float8)) AS regret
+    FROM jsonb_path_query(r.positions, '$[*].regret ? (@.type() == "number")') AS each
+) AS listed
 WHERE r.run = :run
 """
 """Query for a run's ``RestartList``, with the rights of the console."""
