@@ -29,7 +29,7 @@ FROM (
         row_number() OVER (position ORDER BY m.regret DESC, m.game_uid) AS place
     FROM largest_mistakes AS m JOIN games AS g USING (game_uid)
     WHERE m.run = :run
-    WINDOW position AS (PARTITION BY g.start, (string_to_array(g.moves, ' '))[:m.ply])
+    WINDOW position AS (PARTITION BY g.start, (string_to_array(g.moves, ' '))[1:m.ply])
 ) AS placed
 WHERE place = 1 ORDER BY regret DESC, game_uid LIMIT {_SHOWN}
 """
@@ -46,7 +46,6 @@ _COLUMNS = (
     TableColumn("played", "Played"),
     TableColumn("games", "Games", figure=True, optional=True),
     TableColumn("model", "Model", figure=True),
-    TableColumn("ply", "Ply", figure=True),
 )
 _RESULTS = {1: "won", 0: "draw", -1: "lost"}
 _BOARD = "zf-mistake"
@@ -78,7 +77,7 @@ class Mistake:
     move: str
     """The same action in the notation of the game, such as SAN in chess."""
     games: int
-    """Games with this position as their largest mistake."""
+    """Games whose largest regret is in this position."""
 
     @property
     def words(self) -> str:
@@ -113,8 +112,9 @@ async def _read_restarts(visit: Visit) -> str:
         return ""
     rows = await visit.sources.rows(RESTART_LIST, run=visit.run.name)
     restarts = RestartList(*rows[0]) if rows else RestartList()
-    share = f"{config.selfplay.restart_share:.0%} of new games"
-    return f"{share} begin at {restarts_text(restarts)}."
+    if restarts.regret is None:
+        return "The trainer has not yet chosen positions at which new games begin."
+    return f"{config.selfplay.restart_share:.0%} of new games begin at {restarts_text(restarts)}."
 
 
 def mistakes_of(game: str, rows: Iterable[Any]) -> tuple[Mistake, ...]:
@@ -231,7 +231,6 @@ class MistakesView:
             "played": mistake.move,
             "games": f"× {mistake.games:,}" if mistake.games > 1 else NONE,
             "model": mistake.model,
-            "ply": mistake.ply,
         }
 
     def _found(self) -> int | None:
@@ -256,10 +255,10 @@ class MistakesView:
         self._board.seek(
             mistake.actions, start=mistake.start, then=lambda: self._board.draw_marks([mark])
         )
-        also = f" {mistake.games:,} games had this mistake." if mistake.games > 1 else ""
+        also = f" {mistake.games:,} games have their largest regret here."
         self._where.set_text(
-            f"Mistake {place + 1} of {len(self._mistakes)}, {mistake.player} to move. "
-            f"{mistake.words}{also}"
+            f"Mistake {place + 1} of {len(self._mistakes)}, ply {mistake.ply}, "
+            f"{mistake.player} to move. {mistake.words}{also if mistake.games > 1 else ''}"
         )
         self._links.clear()
         with self._links:

@@ -405,7 +405,7 @@ def test_status_as_text_and_json() -> None:
         (RestartList(200, 1.104, 7.0), "200 positions with a mean regret of 1.10, written 7 s ago"),
     ):
         shown = replace(FULL, restarts=restarts)
-        assert f"games begin at   {words}\n" in status_text(shown, KEPT, [], None)
+        assert f"games begin at   {words}" in status_text(shown, KEPT, [], None)
     assert "warning" not in text
     narrow = replace(FULL, warnings={"narrows": "40.0% of the last 1,000 games differ"})
     assert "warning          Self-play is repeating itself: 40.0% of the last" in status_text(
