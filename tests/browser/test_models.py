@@ -15,6 +15,7 @@ from zerofleet.config import run_from_values
 from zerofleet.database import GroupErrors, Submission, WrongAnswer
 from zerofleet.fleet.figures import EvaluatorFigures
 from zerofleet.fleet.heartbeat import Heartbeat
+from zerofleet.services.dashboard.mistakes_page import LARGEST
 from zerofleet.verdict import GateRule
 
 RUN = "shown"
@@ -147,7 +148,8 @@ def test_the_largest_mistakes_are_shown_and_lead_to_their_games(
     shown: Any, open_page: Callable[..., Any]
 ) -> None:
     database = shown.database
-    page = open_page("/mistakes").page
+    database.register_run(run_from_values({"name": "empty", "game": "connect_four"}))
+    page = open_page("/mistakes?run=empty").page
     expect(page.get_by_text("Mistakes appear here after the first games.")).to_be_visible()
     expect(page.locator(".zf-board")).to_be_hidden()
     games = [Submission(random_record(seed, "connect_four")) for seed in range(6)]
@@ -155,28 +157,24 @@ def test_the_largest_mistakes_are_shown_and_lead_to_their_games(
     opened = open_page("/games")
     page = opened.page
     page.get_by_role("link", name="Largest mistakes").click()
-    expect(page.get_by_role("row")).to_have_count(7)
+    found = database._rows(LARGEST, run=RUN)
+    expect(page.get_by_role("row")).to_have_count(1 + len(found))
     expect(page.get_by_role("link", name="Games", exact=True)).to_have_attribute(
         "aria-current", "true"
-    )
-    found = database._rows(
-        "SELECT game_uid, ply, regret FROM largest_mistakes WHERE run = :run "
-        "ORDER BY regret DESC, game_uid",
-        run=RUN,
     )
     for number in (1, 2):
         row, mistake = page.get_by_role("row").nth(number), found[number - 1]
         expect(row).to_contain_text(f"{float(mistake.regret):.2f}")
         row.hover()
         expect(page.get_by_role("status").filter(has_text="Mistake")).to_contain_text(
-            f"Mistake {number} of 6"
+            f"Mistake {number} of {len(found)}"
         )
         expect(page.get_by_label(f"Board after {mistake.ply} plies")).to_be_visible()
     page.get_by_role("link", name="Open the game").click()
     expect(page).to_have_url(re.compile(f"/games/{found[1].game_uid}.*ply={found[1].ply}"))
     expect(page.get_by_role("heading", name="Self-play, model 1", exact=True)).to_be_visible()
     page.go_back()
-    expect(page.get_by_text("Mistake 2 of 6")).to_be_visible()
+    expect(page.get_by_text(f"Mistake 2 of {len(found)}")).to_be_visible()
     page.goto(f"{shown.base}/mistakes?game=7")
     expect(page.get_by_text("game=7 is not among the largest mistakes.")).to_be_visible()
     assert opened.complaints == []
@@ -185,25 +183,38 @@ def test_the_largest_mistakes_are_shown_and_lead_to_their_games(
 def test_a_mistake_of_several_games_is_one_row_and_a_tap_shows_its_board(
     shown: Any, open_page: Callable[..., Any]
 ) -> None:
+    database, run = shown.database, "restarting"
+    values = {"name": run, "game": "connect_four", "selfplay": {"restart_share": 0.2}}
+    database.register_run(run_from_values(values))
+    trainer = database.acquire_fence(run, "trainer")
+    database.store_restarts(run, [([3], 1.5), ([3, 3], 0.5)], trainer)
     record = random_record(1, "connect_four")
     games = [changed(record, game_uid=uuid4()) for _ in range(3)]
     games += [random_record(seed, "connect_four") for seed in range(2, 12)]
-    stored = shown.database.submit_games(RUN, "w", [Submission(each) for each in games])
+    stored = database.submit_games(run, "w", [Submission(each) for each in games])
     assert set(stored) == {"stored"}
-    opened = open_page("/mistakes", width=360)
+    opened = open_page(f"/mistakes?run={run}", width=360)
     page = opened.page
     rows = page.get_by_role("row")
-    expect(rows).to_have_count(12)
-    expect(rows.filter(has_text="× 3")).to_have_count(1)
+    found = database._rows(LARGEST, run=run)
+    assert sum(mistake.games for mistake in found) == len(games)
+    assert any(mistake.games >= 3 for mistake in found)
+    expect(rows).to_have_count(1 + len(found))
+    for number, mistake in enumerate(found, 1):
+        several = f"× {mistake.games}"
+        expect(rows.nth(number).get_by_text(several)).to_have_count(int(mistake.games > 1))
     for head in ("Expected for player", "Result for player", "Regret"):
         box = page.get_by_role("columnheader", name=head).bounding_box()
         assert box["x"] + box["width"] <= 360
+    page.set_viewport_size({"width": 360, "height": 640})
     rows.last.scroll_into_view_if_needed()
     expect(page.locator(".zf-board")).not_to_be_in_viewport()
     rows.last.click()
-    expect(page.get_by_text("Mistake 11 of 11")).to_be_in_viewport()
+    expect(page.get_by_text(f"Mistake {len(found)} of {len(found)}")).to_be_in_viewport()
     expect(page.locator(".zf-board")).to_be_in_viewport()
-    expect(page).to_have_url(re.compile("game="))
+    expect(page).to_have_url(re.compile(rf"\?game={found[-1].game_uid}&run={run}$"))
+    words = "20% of new games begin at 2 positions with a mean regret of 1.00."
+    expect(page.get_by_text(words)).to_be_visible()
     assert opened.complaints == []
 
 
