@@ -17,7 +17,7 @@ from zerofleet.games.game_board import GameBoard, board_of
 from zerofleet.games.notation import player_names
 from zerofleet.services.dashboard.board import Board, BoardMark
 from zerofleet.services.dashboard.frame import Frame, Visit, sentence
-from zerofleet.services.dashboard.toolkit import NONE, Table, TableColumn, ui
+from zerofleet.services.dashboard.toolkit import Table, TableColumn, ui
 
 _SECONDS = 60.0
 _SHOWN = 25
@@ -229,7 +229,7 @@ class MistakesView:
             "result": _RESULTS[mistake.result],
             "regret": f"{mistake.regret:.2f}",
             "played": mistake.move,
-            "games": f"× {mistake.games:,}" if mistake.games > 1 else NONE,
+            "games": f"{mistake.games:,}",
             "model": mistake.model,
         }
 
