@@ -44,7 +44,7 @@ _COLUMNS = (
     TableColumn("result", "Result for player", figure=True),
     TableColumn("regret", "Regret", figure=True),
     TableColumn("played", "Played"),
-    TableColumn("games", "Games", figure=True, optional=True),
+    TableColumn("games", "Games", figure=True),
     TableColumn("model", "Model", figure=True),
 )
 _RESULTS = {1: "won", 0: "draw", -1: "lost"}
