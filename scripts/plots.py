@@ -332,7 +332,7 @@ def regret_hour() -> Drawing:
     plot.lines(
         [
             Series(f"seed {seed}", colour, points(_only(rows, seed=seed), "minute", "regret"))
-            for seed, colour in (("1", "blue"),)
+            for seed, colour in (("1", "blue"), ("2", "orange"))
         ]
     )
     return plot.drawing
