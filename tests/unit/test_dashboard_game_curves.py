@@ -71,6 +71,7 @@ def walked(
         to_play=tuple(ply % 2 for ply in numbers),
         names=("model 3", "model 1"),
         kind="rating" if kind == "match" else kind,
+        title="A game",
     )
 
 
