@@ -180,7 +180,7 @@ export default {
       return `${-left} -1 ${this.wide + left + (left ? 1 : 0)} ${this.high + below + 2}`;
     },
     flip() { return !this.shape.pictured && (this.flips && this.flipped) != this.turned; }, // its texts would stand on their heads
-    rows() { // captured men below and above the board: those of the player who sits there first
+    rows() { // captured pieces below and above the board: those of the player who sits there first
       const [first, second] = this.position.captured.map((each, player) => ({ ...each, owner: 1 - player }));
       if (!first) return [];
       return this.flip ? [second, first] : [first, second];

@@ -17,7 +17,7 @@ _MOST_ARROWS = 12
 _WIDEST, _WIDEST_CELL = 46, 8  # rem: width of the board, and of a cell of a small one
 _NAMES = 0.6  # width and height of names of rows and columns, in cells (board.js)
 _NARROWEST = 14  # rem: in a lower window the page scrolls
-_REST, _CAPTURED = 19, 3.5  # rem: height of the rest of the page Play, and of captured men
+_REST, _CAPTURED = 19, 3.5  # rem: height of the rest of the page Play, and of captured pieces
 
 
 def require_known(game: str, own_game: str) -> None:

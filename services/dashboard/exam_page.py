@@ -20,6 +20,7 @@ from zerofleet.services.dashboard.frame import (
     NothingThereError,
     Visit,
     asked_number,
+    page_heading,
     there_are,
 )
 from zerofleet.services.dashboard.toolkit import NONE, Table, TableColumn, events, ui
@@ -83,7 +84,7 @@ def add_exam_page(frame: Frame) -> None:
         kinds = await asyncio.to_thread(position_kinds, visit.run.game)
         if not kinds:
             with ui.element("section").classes("zf-panel zf-wide"):
-                ui.label("Exam").classes("zf-title").props('role="heading" aria-level="1"')
+                page_heading("Exam")
                 words = f"Perfect play of {visit.run.game} is not known here, so there is no exam."
                 if visit.run.game.startswith("python:"):
                     words += f" {OWN_EXAM_HINT}"
@@ -140,7 +141,7 @@ class ExamView:
         with ui.element("div").classes("zf-play"):
             with ui.element("section").classes("zf-panel"):
                 with ui.element("div").classes("zf-panel-head"):
-                    ui.label("Exam").classes("zf-title").props('role="heading" aria-level="1"')
+                    page_heading("Exam")
                     with ui.element("div").classes("zf-tools"):
                         for each in kinds if len(kinds) > 1 else ():
                             link = ui.link(

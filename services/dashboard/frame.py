@@ -55,6 +55,7 @@ _COLOURS = {
     "warning": "#9a6700",
     "info": "#2f6db3",
 }
+_HEADING = 'role="heading" aria-level="1"'
 _BUILD_SECONDS = 15.0  # longer than a database statement may take
 _RECONNECT_SECONDS = 10.0
 _MOST_KEPT = 32  # readings kept without a watcher
@@ -436,9 +437,14 @@ def _note_unknown(visit: Visit, unknown: Sequence[str], known: Sequence[str]) ->
         visit.note(f"Ignored in the address: {names}. This page has no such parameter. {reads}")
 
 
+def page_heading(title: str) -> TextElement:
+    """Draw the heading of a page; return it."""
+    return ui.label(title).classes("zf-title").props(_HEADING)
+
+
 def said_heading(title: str) -> None:
     """Draw the heading of a page without a visible one, for screen readers."""
-    ui.label(title).classes("zf-said").props('role="heading" aria-level="1"')
+    ui.label(title).classes("zf-said").props(_HEADING)
 
 
 def _cell(name: str) -> TextElement:
@@ -506,7 +512,7 @@ def _logout_button() -> None:
 
 def _nothing_there(why: str) -> None:
     with ui.element("section").classes("zf-message"):
-        ui.label("Page not found").classes("zf-title").props('role="heading" aria-level="1"')
+        page_heading("Page not found")
         ui.label(why)
         ui.link("Go to the run", "/").classes("zf-link")
 
@@ -514,8 +520,7 @@ def _nothing_there(why: str) -> None:
 def _comes_back(why: str) -> None:
     """Draw the source that is down; the page reloads itself until the source is up."""
     with ui.element("section").classes("zf-message"):
-        title = ui.label("This page is unavailable").classes("zf-title")
-        title.props('role="heading" aria-level="1"')
+        page_heading("This page is unavailable")
         ui.label(why)
         ui.label("Reconnecting automatically.")
     ui.timer(5.0, ui.navigate.reload, once=True)

@@ -51,6 +51,7 @@ from zerofleet.services.dashboard.frame import (
     NothingThereError,
     Visit,
     models_words,
+    page_heading,
     result_words,
     sentence,
 )
@@ -329,8 +330,7 @@ class GameView:
     def _head(self) -> None:
         played = self._walked.played
         with ui.element("div").classes("zf-panel-head"):
-            title = ui.label(self._walked.title).classes("zf-title")
-            title.props('role="heading" aria-level="1"')
+            page_heading(self._walked.title)
             kind = MATCH_KINDS.get(self._walked.kind)
             ui.label(
                 f"{sentence(self._result if kind is None else f'{kind}: {self._result}')} "

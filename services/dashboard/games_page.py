@@ -21,6 +21,7 @@ from zerofleet.services.dashboard.frame import (
     asked_number,
     first_moves,
     models_words,
+    page_heading,
     result_words,
 )
 from zerofleet.services.dashboard.match_page import MATCH_KINDS, REASONS, player_words
@@ -277,7 +278,7 @@ def add_games_page(frame: Frame) -> None:
         before = visit.parameters.get("before") or None
         page = await read_games(visit.sources, visit.run.name, chosen, before)
         with ui.element("div").classes("zf-panel-head"):
-            ui.label("Games").classes("zf-title").props('role="heading" aria-level="1"')
+            page_heading("Games")
             ui.link("Largest mistakes", visit.link("/mistakes")).classes("zf-link")
         _filters(visit, chosen)
         _list(visit, chosen, page, first=before is None)

@@ -28,6 +28,7 @@ from zerofleet.services.dashboard.frame import (
     Visit,
     asked_number,
     first_moves,
+    page_heading,
     page_links,
     sentence,
 )
@@ -320,8 +321,7 @@ class MatchView:
         self._visit = visit
         with ui.element("section").classes("zf-panel zf-wide"):
             with ui.element("div").classes("zf-panel-head"):
-                self._title = ui.label("Match").classes("zf-title")
-                self._title.props('role="heading" aria-level="1"')
+                self._title = page_heading("Match")
                 if not newest:
                     ui.link("Current match", visit.link("/match")).classes("zf-link")
             self._status = ui.label("").classes("zf-note").props('role="status"')

@@ -8,15 +8,19 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from zerofleet.database import RestartList
-from zerofleet.database.stored_restarts import RESTART_LIST
+from zerofleet.database.stored_restarts import RESTART_LIST, restart_list_of
 from zerofleet.errors import ConfigError, IllegalActionError
 from zerofleet.fleet.report import restarts_text
 from zerofleet.games import State, parse_actions
 from zerofleet.games.game_board import GameBoard, board_of
 from zerofleet.games.notation import player_names
 from zerofleet.services.dashboard.board import Board, BoardMark
-from zerofleet.services.dashboard.frame import Frame, Visit, sentence
+from zerofleet.services.dashboard.frame import (
+    Frame,
+    Visit,
+    page_heading,
+    sentence,
+)
 from zerofleet.services.dashboard.toolkit import Table, TableColumn, ui
 
 _SECONDS = 60.0
@@ -110,8 +114,7 @@ async def _read_restarts(visit: Visit) -> str:
     config = visit.run.config
     if config is None or not config.selfplay.restart_share:
         return ""
-    rows = await visit.sources.rows(RESTART_LIST, run=visit.run.name)
-    restarts = RestartList(*rows[0]) if rows else RestartList()
+    restarts = restart_list_of(await visit.sources.rows(RESTART_LIST, run=visit.run.name))
     if restarts.regret is None:
         return "The trainer has not yet chosen positions at which new games begin."
     return f"{config.selfplay.restart_share:.0%} of new games begin at {restarts_text(restarts)}."
@@ -170,8 +173,7 @@ class MistakesView:
         with ui.element("div").classes("zf-play"):
             with ui.element("section").classes("zf-panel") as self._panel:
                 with ui.element("div").classes("zf-panel-head"):
-                    heading = ui.label("Largest mistakes").classes("zf-title")
-                    heading.props('role="heading" aria-level="1"')
+                    page_heading("Largest mistakes")
                 self._empty = ui.label(_EMPTY).classes("zf-empty")
                 with ui.element("div").classes(_BOARD) as self._place:
                     self._board = Board(game_board)
@@ -209,7 +211,7 @@ class MistakesView:
         self._table.show([self._row(number, each) for number, each in enumerate(mistakes, 1)])
         if not mistakes:
             return
-        if self._is_first and self._chosen and self._found() is None:
+        if self._is_first and self._chosen and self._place_of(self._chosen) is None:
             self._visit.note(
                 f"game={self._chosen[:40]} is not among the largest mistakes. "
                 "The first one is shown instead."
@@ -233,22 +235,19 @@ class MistakesView:
             "model": mistake.model,
         }
 
-    def _found(self) -> int | None:
-        """Return the place of the chosen mistake, from 0; None: it is not on the page."""
-        places = range(len(self._mistakes))
-        return next((i for i in places if self._mistakes[i].game_uid == self._chosen), None)
+    def _place_of(self, game_uid: str) -> int | None:
+        """Return the place of a game's mistake, from 0; None: it is not on the page."""
+        games = [each.game_uid for each in self._mistakes]
+        return games.index(game_uid) if game_uid in games else None
 
     def _aim(self, key: object) -> None:
         """Show the row with an untrusted key; None leaves the board as it is."""
-        if isinstance(key, str) and key != self._chosen:
-            before, self._chosen = self._chosen, key
-            if self._found() is None:
-                self._chosen = before
-            else:
-                self._draw()
+        if isinstance(key, str) and key != self._chosen and self._place_of(key) is not None:
+            self._chosen = key
+            self._draw()
 
     def _draw(self) -> None:
-        place = self._found() or 0
+        place = self._place_of(self._chosen) or 0
         mistake = self._mistakes[place]
         self._chosen = mistake.game_uid
         mark = BoardMark(mistake.action, 0.35, "played")

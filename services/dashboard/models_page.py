@@ -19,6 +19,7 @@ from zerofleet.services.dashboard.frame import (
     Visit,
     asked_number,
     ordinal,
+    page_heading,
     page_links,
     rated_every,
     rated_words,
@@ -185,7 +186,7 @@ def add_models_page(frame: Frame) -> None:
 
         with ui.element("section").classes("zf-panel zf-wide"):
             with ui.element("div").classes("zf-panel-head"):
-                ui.label("Models").classes("zf-title").props('role="heading" aria-level="1"')
+                page_heading("Models")
                 ui.link("Compare two models", visit.link("/compare")).classes("zf-link")
             ui.label(
                 f"Elo is relative to the oldest model that played. {rated_words(visit.run)} "
@@ -299,9 +300,7 @@ class ModelView:
         self._first = first
         with ui.element("section").classes("zf-panel zf-wide"):
             with ui.element("div").classes("zf-panel-head"):
-                ui.label(f"Model {version}").classes("zf-title").props(
-                    'role="heading" aria-level="1"'
-                )
+                page_heading(f"Model {version}")
                 with ui.element("div").classes("zf-tools"):
                     for words, path, more in (
                         ("Games", "/games", {"model": version}),

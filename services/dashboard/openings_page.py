@@ -35,6 +35,7 @@ from zerofleet.services.dashboard.frame import (
     Visit,
     asked_actions,
     asked_number,
+    page_heading,
     there_are,
 )
 from zerofleet.services.dashboard.sources import Sources
@@ -244,7 +245,7 @@ class OpeningsView:
         with ui.element("div").classes("zf-play"):
             with ui.element("section").classes("zf-panel"):
                 with ui.element("div").classes("zf-panel-head"):
-                    ui.label("Openings").classes("zf-title").props('role="heading" aria-level="1"')
+                    page_heading("Openings")
                     self._choice = ui.select({}, label="Model", on_change=self._choose)
                     self._choice.props("dense outlined options-dense").classes("zf-field")
                 self._board = Board(game_board, on_play=self._play, flips=True)

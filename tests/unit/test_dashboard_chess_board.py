@@ -9,7 +9,7 @@ import chess
 import pytest
 
 from zerofleet.games import State
-from zerofleet.games.chess_board import captured_men, checked_king
+from zerofleet.games.chess_board import captured_pieces, checked_king
 from zerofleet.games.game_board import GameBoard
 
 NAMES = ("White", "Black")
@@ -45,7 +45,7 @@ def test_random_games(game: str, seed: int) -> None:
         assert king == (expected if board.is_check() else None)
         checks += board.is_check()
     assert checks
-    captured = captured_men(game, actions, "", NAMES)
+    captured = captured_pieces(game, actions, "", NAMES)
     lead = sum(
         VALUES.get(piece.symbol().lower(), 0) * (1 if piece.color else -1)
         for piece in board.piece_map().values()

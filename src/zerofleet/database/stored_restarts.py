@@ -34,6 +34,11 @@ class RestartList:
     """Seconds since the trainer wrote the list; None: it has not written one."""
 
 
+def restart_list_of(rows: Sequence[Any]) -> RestartList:
+    """Return the list in the rows of ``RESTART_LIST``: one row, or none before the first list."""
+    return RestartList(*rows[0]) if rows else RestartList()
+
+
 class StoredRestarts(ConnectionPool):
     """Reads the positions at which games restart, with the rights of a worker."""
 
@@ -45,8 +50,7 @@ class StoredRestarts(ConnectionPool):
 
     def restart_list(self, run: str) -> RestartList:
         """Return the run's list of restarts in figures, with the rights of the console."""
-        rows = self._rows(RESTART_LIST, run=run)
-        return RestartList(*rows[0]) if rows else RestartList()
+        return restart_list_of(self._rows(RESTART_LIST, run=run))
 
 
 class WritableRestarts(StoredRestarts):

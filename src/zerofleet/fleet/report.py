@@ -421,22 +421,25 @@ def elo_text(figures: RunFigures) -> str:
     if figures.elo is None:
         return "not rated yet"
     half = None if figures.elo_error is None else Z_95 * figures.elo_error
-    text, rated = rating_text(figures.elo, half), figures.rated_version
-    if rated == figures.best_version:
-        return text
-    return f"{text[:-1]}, model {rated})" if text.endswith(")") else f"{text} (model {rated})"
+    rated = figures.rated_version
+    return rating_text(figures.elo, half, None if rated == figures.best_version else rated)
 
 
-def rating_text(elo: float, half: float | None) -> str:
+def rating_text(elo: float, half: float | None, model: int | None = None) -> str:
     """Return an Elo rating with half of its 95% interval, relative to the oldest model.
 
     Args:
         elo: relative to the reference.
         half: half of the interval; None: unknown; 0 for the reference alone.
+        model: version of the rated model; None: leave it out.
     """
     if half == 0:
-        return "0 (reference)"
-    return f"{elo:+,.0f}" if half is None else f"{elo:+,.0f} ± {half:,.0f}"
+        figure, notes = "0", ["reference"]
+    else:
+        figure, notes = f"{elo:+,.0f}" if half is None else f"{elo:+,.0f} ± {half:,.0f}", []
+    if model is not None:
+        notes.append(f"model {model}")
+    return f"{figure} ({', '.join(notes)})" if notes else figure
 
 
 def elo_interval(figures: RunFigures) -> tuple[float, float] | None:

@@ -19,7 +19,7 @@ _KNIGHT = ((1, 2), (2, 1), (-1, 2), (-2, 1), (1, -2), (2, -1), (-1, -2), (-2, -1
 
 
 @dataclass(frozen=True, slots=True)
-class CapturedMen:
+class CapturedPieces:
     """The pieces that one player has captured."""
 
     glyphs: tuple[str, ...]  # letters of Forsyth notation, queens first
@@ -27,9 +27,9 @@ class CapturedMen:
     words: str
 
 
-def captured_men(
+def captured_pieces(
     game: str, actions: Sequence[int], start: str, names: tuple[str, str]
-) -> tuple[CapturedMen, CapturedMen]:
+) -> tuple[CapturedPieces, CapturedPieces]:
     """Return what each player has captured in a game of chess.
 
     Args:
@@ -66,13 +66,13 @@ def captured_men(
     return white, black
 
 
-def _captured(letters: Iterable[str], lead: int, name: str) -> CapturedMen:
+def _captured(letters: Iterable[str], lead: int, name: str) -> CapturedPieces:
     order = list(_VALUES)
     glyphs = tuple(sorted(letters, key=lambda letter: order.index(letter.lower())))
     counts = Counter(_NAMES[letter.lower()] for letter in glyphs)
     listed = [f"{count} {piece}{'s' if count > 1 else ''}" for piece, count in counts.items()]
     ahead = f"; {lead} ahead" if lead else ""
-    return CapturedMen(glyphs, lead, f"Captured by {name}: {', '.join(listed) or 'none'}{ahead}")
+    return CapturedPieces(glyphs, lead, f"Captured by {name}: {', '.join(listed) or 'none'}{ahead}")
 
 
 def checked_king(cells: Sequence[str], to_play: int) -> int | None:

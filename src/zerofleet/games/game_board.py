@@ -24,7 +24,7 @@ import structlog
 from zerofleet_core import State
 
 from zerofleet.errors import ConfigError
-from zerofleet.games.chess_board import CapturedMen, captured_men, checked_king
+from zerofleet.games.chess_board import CapturedPieces, captured_pieces, checked_king
 from zerofleet.games.game_specs import outside_rules, spec
 from zerofleet.games.go import base_name
 from zerofleet.games.notation import player_names
@@ -198,7 +198,7 @@ class BoardPosition:
     text: str  # text of the game
     won_by: tuple[tuple[int, ...], ...] = ()  # points of each row that won the game
     check: int | None = None  # in chess: the king of the player to move, in check
-    captured: tuple[CapturedMen, ...] = ()  # in chess: by each player
+    captured: tuple[CapturedPieces, ...] = ()  # in chess: by each player
     setup_text: str = ""  # in the game's notation; empty: it has none
     picture: str = ""  # SVG elements, a unit for each cell; empty: the game draws none
 
@@ -279,7 +279,7 @@ class GameBoard:
             text=_plain(state),
             won_by=self._winning_rows(cells, last) if state.result else (),
             check=checked_king(cells, state.to_play) if self._is_chess else None,
-            captured=captured_men(self.game, actions, self.start_text, self.names)
+            captured=captured_pieces(self.game, actions, self.start_text, self.names)
             if self._is_chess
             else (),
             setup_text=state.setup_text() if self._sets_up else "",
