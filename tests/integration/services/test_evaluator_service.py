@@ -326,7 +326,11 @@ def test_a_promotion_needs_no_redis(make_fleet: Any) -> None:
     fleet = make_fleet(run_file())
     fleet.environment["ZEROFLEET_REDIS_URL"] = "redis://127.0.0.1:1/0"
     fleet.publish(1)
-    judge_until(fleet, lambda: versions(fleet) == [1])
+    # The promotion is stored before the evaluator tries to move the pointer.
+    judge_until(
+        fleet,
+        lambda: versions(fleet) == [1] and "pointer_not_moved" in fleet.log("evaluator"),
+    )
     assert "pointer_not_moved" in fleet.log("evaluator")
 
 
