@@ -1,7 +1,7 @@
-"""All benchmarks with short settings, one table at the end: what ``make bench`` runs.
+"""Run the benchmarks of speed with short settings, and print one table (``make bench``).
 
-``BENCH_OUT`` names a file that gets every row as a line of JSON. ``--only`` runs some of them;
-``--seconds`` and ``--blocks`` set the lengths of all.
+If the environment variable ``BENCH_OUT`` names a file, each row is appended to it as a line of
+JSON. ``--only`` runs some of the benchmarks. ``--seconds`` and ``--blocks`` apply to all of them.
 """
 
 from __future__ import annotations
@@ -42,36 +42,44 @@ COMMANDS = (
     "serve --clients 1 8 --batch 1 256",
     "store",
 )
-LONGEST_SECONDS = 600
+TIMEOUT_SECONDS = 600  # for one benchmark
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run, print; the exit status is 1 when a benchmark failed, whatever the figures are."""
-    found = argparse.ArgumentParser(
+    """Run the benchmarks and print their figures.
+
+    Returns:
+        The exit status: 1 if a benchmark failed, else 0. Missed targets do not change it.
+    """
+    parser = argparse.ArgumentParser(
         prog="python -m bench",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    found.add_argument("--only", nargs="+", metavar="BENCH", help="such as efficiency or tree")
-    found.add_argument("--seconds", type=positive(float), default=1.0, help="of a block [1]")
-    found.add_argument("--blocks", type=positive(int), default=3, help="of each path [3]")
-    options = found.parse_args(argv)
+    parser.add_argument(
+        "--only", nargs="+", metavar="BENCH", help="benchmarks, such as efficiency or tree [all]"
+    )
+    parser.add_argument(
+        "--seconds", type=positive(float), default=1.0, help="seconds per block [1]"
+    )
+    parser.add_argument("--blocks", type=positive(int), default=3, help="blocks per path [3]")
+    options = parser.parse_args(argv)
     chosen = [c for c in COMMANDS if not options.only or c.partition(" ")[0] in options.only]
     if not chosen:
         names = sorted({command.partition(" ")[0] for command in COMMANDS})
-        found.error(f"no benchmark is called {options.only}: there are {', '.join(names)}")
+        parser.error(f"unknown benchmarks {options.only}: choose from {', '.join(names)}")
     out = os.environ.get("BENCH_OUT")
     rows: list[Row] = []
     failed: list[str] = []
     for command in chosen:
-        done = run(command, options.seconds, options.blocks)
-        if done is None:
+        new_rows = run(command, options.seconds, options.blocks)
+        if new_rows is None:
             failed.append(command)
             continue
-        rows += done
+        rows += new_rows
         if out:
             with Path(out).open("a", encoding="utf-8") as file:
-                file.writelines(f"{json.dumps(row)}\n" for row in done)
+                file.writelines(f"{json.dumps(row)}\n" for row in new_rows)
     show_figures(rows)
     for command in failed:
         print(f"failed: python -m bench.{command}", file=sys.stderr)
@@ -79,33 +87,42 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def run(command: str, seconds: float, blocks: int) -> list[Row] | None:
-    """The rows of one benchmark, each in a process of its own; None when it fails."""
+    """Run one benchmark in its own process.
+
+    Args:
+        command: module below ``bench``, then its arguments.
+        seconds: length of a block.
+        blocks: number of blocks of each path.
+
+    Returns:
+        The benchmark's rows; None if it fails or takes longer than ``TIMEOUT_SECONDS``.
+    """
     module, *arguments = command.split()
     lengths = ["--seconds", str(seconds), "--blocks", str(blocks), "--json"]
     print(f"bench.{command} ...", end="", file=sys.stderr, flush=True)
-    began = time.monotonic()
+    start = time.monotonic()
     try:
-        said = subprocess.run(
+        output = subprocess.run(
             [sys.executable, "-m", f"bench.{module}", *arguments, *lengths],
             cwd=ROOT,
             stdout=subprocess.PIPE,
             text=True,
-            timeout=LONGEST_SECONDS,
+            timeout=TIMEOUT_SECONDS,
             check=True,
         ).stdout
     except subprocess.CalledProcessError as error:
-        end = f"status {error.returncode}"
+        outcome = f"failed with status {error.returncode}"
     except subprocess.TimeoutExpired:
-        end = "too long"
+        outcome = "timed out"
     else:
-        print(f" {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
-        return [json.loads(line) for line in said.splitlines()]
-    print(f" {end} after {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
+        print(f" {time.monotonic() - start:.0f} s", file=sys.stderr, flush=True)
+        return [json.loads(line) for line in output.splitlines()]
+    print(f" {outcome} after {time.monotonic() - start:.0f} s", file=sys.stderr, flush=True)
     return None
 
 
 def show_figures(rows: Sequence[Row]) -> None:
-    """Show the figures and their targets."""
+    """Print a table of the figures in the rows, with their targets."""
     table = Table(title="zerofleet, measured on this machine")
     table.add_column("figure")
     for heading in ("measured", "target", ""):

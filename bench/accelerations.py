@@ -1,7 +1,7 @@
-"""Variants of a run without single parts of the defaults, or with one alone.
+"""Variants of a run that turn parts of the default settings off, or on alone.
 
-``python -m bench.accelerations 'no proven results'`` prints the keys of a variant, as ``zerofleet
-compare RUN.toml --set`` takes them; without a name it lists the variants.
+``python -m bench.accelerations 'no proven results'`` prints the keys of a variant in the format of
+``zerofleet compare RUN.toml --set``. Without a name, it lists the variants.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import sys
 from zerofleet.config.presets import PRESETS
 
 Settings = dict[str, object]
-"""Keys of a run file, with the section before the dot, and their values."""
+"""Values by key of a run file, such as ``search.root``."""
 
 PARTS: dict[str, tuple[str, ...]] = {
     "Gumbel root": ("search.root", "search.num_simulations"),
@@ -30,7 +30,7 @@ PARTS: dict[str, tuple[str, ...]] = {
     "growing window": ("trainer.growing_window",),
     "average of weights": ("trainer.average_decay",),
 }
-"""Settings for learning that the defaults add to ``plain``, by keys that belong together."""
+"""Parts of the defaults that the preset ``plain`` does not have, and the keys of each part."""
 
 _PLAIN = {
     f"{section}.{key}": value
@@ -40,6 +40,7 @@ _PLAIN = {
 
 
 def _without(*parts: str) -> Settings:
+    """Return the keys of these parts, with the values of the preset ``plain``."""
     return {key: _PLAIN[key] for part in parts for key in PARTS[part]}
 
 
@@ -47,14 +48,19 @@ VARIANTS: dict[str, Settings] = {
     "run": {},
     **{f"no {part}": _without(part) for part in PARTS},
     "plain": _without(*PARTS),
-    **{f"only {part}": _without(*(each for each in PARTS if each != part)) for part in PARTS},
+    **{f"only {part}": _without(*(other for other in PARTS if other != part)) for part in PARTS},
 }
-"""By name: ``run`` as it is; ``no`` has one part as in the preset ``plain``; ``plain`` has all of
-them so, and ``only`` all but one."""
+"""Settings by name of the variant. ``run`` changes nothing. ``no PART`` turns one part off,
+``plain`` turns all parts off, and ``only PART`` turns all other parts off. A part that is off has
+the values of the preset ``plain``."""
 
 
 def settings_of(variant: str) -> str:
-    """The keys of a variant as one text, for ``--set``."""
+    """Return the settings of a variant in the format of ``--set``: ``key=JSON,key=JSON``.
+
+    Raises:
+        KeyError: unknown variant.
+    """
     return ",".join(f"{key}={json.dumps(value)}" for key, value in VARIANTS[variant].items())
 
 
@@ -62,4 +68,4 @@ if __name__ == "__main__":
     if sys.argv[1:] and sys.argv[1] in VARIANTS:
         print(settings_of(sys.argv[1]))
     else:
-        sys.exit(f"give one of {', '.join(VARIANTS)}")
+        sys.exit(f"name one of these variants: {', '.join(VARIANTS)}")

@@ -1,8 +1,8 @@
-"""Blocks of several paths in turn, and what their medians say.
+"""Run blocks of several paths in turn, and compute medians of rates and ratios.
 
-A machine is never as idle as it looks. Paths that are to be compared therefore alternate, a ratio
-is taken between neighbours and only then its median, and the first block of each path, which warms
-up, does not count.
+A machine is never completely idle. So the compared paths alternate, a ratio compares two blocks of
+the same turn, and the result is the median of these ratios. The first block of each path is a
+warm-up and does not count.
 """
 
 from __future__ import annotations
@@ -15,38 +15,41 @@ from dataclasses import dataclass
 from bench.processes import CpuClock
 
 Counts = Mapping[str, float]
-"""Counts of a block by name: positions, games, messages."""
+"""Counts of a block by name, such as positions, games or messages."""
 
 Work = Callable[[float], Awaitable[Counts]]
-"""Goes on for about so many seconds."""
+"""Runs a path for about this many seconds and returns its counts."""
 
-WARM_UP = 0.5  # length, as a share of the others'
+WARM_UP = 0.5  # length of the warm-up block, as a share of the other blocks' length
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """One path for a while."""
+    """The result of one block: counts, wall-clock seconds, and CPU seconds by process."""
 
     counts: Counts
     wall_s: float
-    cpu_s: Mapping[str, float]  # by process
+    cpu_s: Mapping[str, float]
 
     @property
     def all_cpu_s(self) -> float:
-        """CPU seconds of all processes."""
+        """CPU seconds of all processes together."""
         return sum(self.cpu_s.values())
 
 
 async def interleave(
     works: Mapping[str, Work], seconds: float, blocks: int, clock: CpuClock
 ) -> dict[str, list[Block]]:
-    """Run every path in turn, ``blocks`` times after the one that warms up.
+    """Run every path in turn, ``blocks`` times after a warm-up block of each.
 
     Args:
-        works: the paths by name.
-        seconds: of a block.
-        blocks: of each path.
-        clock: of all processes that may work for a path.
+        works: paths by name.
+        seconds: length of a block.
+        blocks: number of blocks of each path, without the warm-up.
+        clock: CPU clock of all processes that work for a path.
+
+    Returns:
+        The blocks of each path, in order.
     """
     done: dict[str, list[Block]] = {name: [] for name in works}
     for work in works.values():
@@ -58,25 +61,25 @@ async def interleave(
 
 
 async def _timed(work: Work, seconds: float, clock: CpuClock) -> Block:
-    wall, cpu = time.perf_counter(), clock()
+    start, cpu_before = time.perf_counter(), clock()
     counts = await work(seconds)
-    after = clock()
-    used = {name: after[name] - cpu[name] for name in cpu}
-    return Block(counts, time.perf_counter() - wall, used)
+    cpu_after = clock()
+    used = {name: cpu_after[name] - cpu_before[name] for name in cpu_before}
+    return Block(counts, time.perf_counter() - start, used)
 
 
 def per_cpu_second(blocks: Sequence[Block], what: str) -> float:
-    """Median over blocks, CPU-seconds of all processes."""
+    """Return the median over blocks of the count ``what`` per CPU second of all processes."""
     return statistics.median(block.counts[what] / block.all_cpu_s for block in blocks)
 
 
 def per_second(blocks: Sequence[Block], what: str) -> float:
-    """Median over blocks, on the clock on the wall."""
+    """Return the median over blocks of the count ``what`` per second of wall-clock time."""
     return statistics.median(block.counts[what] / block.wall_s for block in blocks)
 
 
 def cpu_us_each(blocks: Sequence[Block], what: str, process: str) -> float:
-    """Median over blocks: microseconds of one process' CPU for each of what was done."""
+    """Return the median over blocks of one process' CPU microseconds for each ``what``."""
     return statistics.median(
         1e6 * block.cpu_s[process] / max(block.counts[what], 1) for block in blocks
     )
@@ -88,11 +91,18 @@ def ratio(
     what: str,
     rate: Callable[[Sequence[Block], str], float] = per_cpu_second,
 ) -> float:
-    """Median of the ratios turn by turn."""
+    """Return the median over turns of a path's rate divided by the rate of another path.
+
+    Args:
+        blocks: blocks of the path.
+        base: blocks of the path to compare with, as many.
+        what: name of the count.
+        rate: how the rate of a block is computed.
+    """
     pairs = zip(blocks, base, strict=True)
     return statistics.median(rate([one], what) / rate([other], what) for one, other in pairs)
 
 
 def total(blocks: Sequence[Block], what: str) -> float:
-    """Sum over blocks."""
+    """Return the sum over blocks of the count ``what``."""
     return sum(block.counts[what] for block in blocks)

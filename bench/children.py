@@ -1,4 +1,4 @@
-"""Processes that a benchmark starts and talks to by lines: the server, and workers that store."""
+"""Child processes of a benchmark, which read commands and answer in lines: servers and workers."""
 
 from __future__ import annotations
 
@@ -14,13 +14,18 @@ from zerofleet.errors import ZerofleetError
 
 
 class ChildGoneError(ZerofleetError):
-    """A process of the benchmark ended before its time; what it said is on standard error."""
+    """A child process of the benchmark ended too early. Standard error has its messages."""
 
 
 class Child:
-    """A module of ours as a process: a line goes in, a line of JSON comes out.
+    """A module that runs as a process: it reads lines and answers each with a line of JSON.
 
-    It ends with ``with``; and when its standard input closes, which happens when we are killed.
+    Use it in ``with``, which kills the process at the end. The modules also exit when their
+    standard input closes, as it does if the benchmark is killed.
+
+    Args:
+        module: full name of the module.
+        arguments: its command line.
     """
 
     def __init__(self, module: str, *arguments: str) -> None:
@@ -34,23 +39,23 @@ class Child:
 
     @property
     def pid(self) -> int:
-        """For its CPU time."""
+        """Process id, for example to read its CPU time."""
         return self._process.pid
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        # It has nothing to lose, and a gRPC server that takes its leave makes its clients log that.
+        # The process has nothing to save. If a gRPC server shut down cleanly, clients would log it.
         self._process.kill()
         with contextlib.suppress(BrokenPipeError):
             self._process.communicate(timeout=60)
 
-    def hear(self) -> dict[str, float]:
-        """The next line that it says; blocks.
+    def receive(self) -> dict[str, float]:
+        """Wait for the next line of the process, and return its JSON object.
 
         Raises:
-            ChildGoneError: it has ended.
+            ChildGoneError: the process has ended.
         """
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
@@ -59,22 +64,30 @@ class Child:
         return json.loads(line)
 
     def ask(self, line: str = "") -> dict[str, float]:
-        """Say a line and hear the answer; blocks."""
-        self.say(line)
-        return self.hear()
+        """Send a line, wait for the answer, and return it.
 
-    def say(self, line: str) -> None:
-        """Say a line."""
+        Raises:
+            ChildGoneError: the process has ended.
+        """
+        self.send(line)
+        return self.receive()
+
+    def send(self, line: str) -> None:
+        """Send a line to the process; ``line`` has no newline."""
         assert self._process.stdin is not None
         self._process.stdin.write(f"{line}\n")
         self._process.stdin.flush()
 
 
 def ask_all(children: Sequence[Child], line: str) -> dict[str, float]:
-    """Say a line to all at once; the sums of their answers. Blocks."""
+    """Send a line to all children, wait for all answers, and return their sums by field.
+
+    Raises:
+        ChildGoneError: a process has ended.
+    """
     for child in children:
-        child.say(line)
-    answers = [child.hear() for child in children]
+        child.send(line)
+    answers = [child.receive() for child in children]
     return {name: sum(answer[name] for answer in answers) for name in answers[0]}
 
 
@@ -82,7 +95,17 @@ def ask_all(children: Sequence[Child], line: str) -> dict[str, float]:
 def serving(
     game: str, file: Path | None, sessions: int = 1, provider: str = "cpu"
 ) -> Generator[tuple[Child, str]]:
-    """A server of one model file, or of a network that costs nothing; with its address."""
+    """Run an inference server for one model (``bench.serve_file``).
+
+    Args:
+        game: name of the game.
+        file: model file; None for a network that does nothing.
+        sessions: number of model threads.
+        provider: name of the execution provider, from ``bench.providers``.
+
+    Yields:
+        The server's process and its address as ``host:port``.
+    """
     name = "-" if file is None else str(file)
     with Child("bench.serve_file", game, name, str(sessions), provider) as server:
-        yield server, f"127.0.0.1:{server.hear()['port']:.0f}"
+        yield server, f"127.0.0.1:{server.receive()['port']:.0f}"

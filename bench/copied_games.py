@@ -1,4 +1,4 @@
-"""Many stored games in little time: games that were played, copied over days of the past."""
+"""Fill Postgres with many games in a short time: copy a few played games to days in the past."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from datetime import datetime, timedelta
 import psycopg2.extensions
 
 PLAYED = "played"
-"""The worker of the games that are copied."""
+"""Name of the worker whose games are copied; they must be stored before."""
 
-# A game is copied from a uid of its day, whose 48 bits of time are the first 13 characters, and
-# otherwise random.
+# The uid of a copy begins with the 48 bits of its time, which are the first 13 characters of the
+# text. The rest is random.
 _COPY_GAMES = """
 CREATE TEMPORARY TABLE copies AS
 SELECT
@@ -44,9 +44,10 @@ class Copying:
     """How the games of a day are copied.
 
     Args:
-        copies: of each game that was played.
-        models: the first and the last of them; every second one from the first on plays.
-        searches: whether their positions are copied too.
+        copies: number of copies of each played game.
+        models: first and last version of the models that play on this day. Only every second
+            version plays, from the first on.
+        searches: whether to copy the positions with their searches, too.
     """
 
     copies: int
@@ -55,12 +56,17 @@ class Copying:
 
 
 def copy_day(cursor: psycopg2.extensions.cursor, day: datetime, copying: Copying) -> None:
-    """Fill a day with copies, their searches in a partition of their own.
+    """Fill a day with copies of the played games, spread evenly over the day.
+
+    Their searches go into a new partition of ``positions`` for this day.
 
     Args:
-        cursor: of the owner, in autocommit.
-        day: its beginning, before today.
-        copying: how many, and of what.
+        cursor: cursor of the database's owner, in autocommit mode.
+        day: the day's beginning, with a time zone; the day must lie before today.
+        copying: how many copies to make, and what to copy.
+
+    Raises:
+        psycopg2.Error: Postgres is down, or the day already has a partition.
     """
     first, last = copying.models
     cursor.execute(
@@ -68,19 +74,19 @@ def copy_day(cursor: psycopg2.extensions.cursor, day: datetime, copying: Copying
         {"played": PLAYED, "day": day, "copies": copying.copies, "first": first, "last": last},
     )
     if copying.searches:
-        name = f"positions_{day:%Y%m%d}_00"
-        _make_partition(cursor, name, day)
-        instead = {"game_uid": "c.uid", "model_version": "c.model"}
+        partition = f"positions_{day:%Y%m%d}_00"
+        _make_partition(cursor, partition, day)
+        replaced = {"game_uid": "c.uid", "model_version": "c.model"}
         cursor.execute(
             "SELECT attname FROM pg_attribute WHERE attrelid = 'positions'::regclass "
             "AND attnum > 0 ORDER BY attnum"
         )
-        columns = ", ".join(instead.get(each, f"p.{each}") for (each,) in cursor.fetchall())
+        columns = ", ".join(replaced.get(name, f"p.{name}") for (name,) in cursor.fetchall())
         cursor.execute(
             f"INSERT INTO positions SELECT {columns} FROM copies AS c JOIN positions AS p "
             "ON p.game_uid = c.source ORDER BY c.uid, p.ply"
         )
-        cursor.execute(f"VACUUM ANALYZE {name}")
+        cursor.execute(f"VACUUM ANALYZE {partition}")
     cursor.execute("DROP TABLE copies")
 
 

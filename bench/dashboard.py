@@ -1,11 +1,14 @@
-"""The page over a database as a month's run leaves it: queries, CPU, first paint.
+"""Measure the dashboard with the database of a month's run: statements, CPU time, first paint.
 
-``python -m bench.dashboard --folder DIR`` fills a real Postgres (once: a folder that is filled is
-taken as it is; 1,000,000 games with 20,000,000 positions take 8 GB and some minutes), starts
-``zerofleet.services.dashboard`` over it with heartbeats, a day of their history and an inference
-server whose network costs nothing, opens each page in Chromium, and reads in the server's log what
-each statement of the page took. ``--fill-only`` ends when the database is there. Needs Debian's
-``chromium``.
+``python -m bench.dashboard --folder DIR`` first fills a real Postgres. The default sizes take 8 GB
+and some minutes. A folder that is already filled is used as it is, whatever the sizes.
+
+It then starts ``zerofleet.services.dashboard`` with heartbeats, a day of their history, and an
+inference server whose network does nothing. It opens each page in Chromium, and reads the duration
+of each statement in Postgres' log. Last, it measures the service's CPU time with several open
+pages.
+
+``--fill-only FOLDER`` stops when the database is filled. Needs Debian's package ``chromium``.
 """
 
 from __future__ import annotations
@@ -77,7 +80,7 @@ _CHROMIUM = (
 )
 _STATEMENT = re.compile(rb"duration: ([0-9.]+) ms  statement: \s*(?:SELECT|WITH|FETCH)\b")
 _RUN_FILE = 'name = "{run}"\n\n[game]\nname = "{game}"\n'
-# Values of a path's parameters, by name: a query for one that exists.
+# Queries for an existing value of a path parameter, by the parameter's name.
 _SAMPLES = {
     "version": "SELECT max(version)::text FROM models",
     "uid": "SELECT max(game_uid::text) FROM games WHERE kind = 'selfplay'",
@@ -86,18 +89,18 @@ _SAMPLES = {
 
 
 class PageFaultError(ZerofleetError):
-    """A page that does not open, or a service that does not start."""
+    """A page does not open, its address is unknown, or the dashboard does not start."""
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Measure and print."""
+    """Fill the database if needed, measure all pages, and print the rows."""
     options = parse(argv)
     workload: Workload = options.workload
     sizes = FilledRun(options.games, options.positions)
     if options.fill_only:
         options.fill_only.mkdir(parents=True, exist_ok=True)
         with filled(options.fill_only, workload, sizes):
-            print(f"filled: {options.fill_only}", file=sys.stderr)
+            print(f"The database is filled: {options.fill_only}", file=sys.stderr)
         return
     with contextlib.ExitStack() as stack:
         folder = options.folder or stack.enter_context(bench_folder())
@@ -105,40 +108,64 @@ def main(argv: Sequence[str] | None = None) -> None:
             filled(folder, workload, sizes, {"log_min_duration_statement": "0"})
         )
         rows = measure(postgres, folder, options)
-    show(rows, f"{workload.name}, the page", COLUMNS, as_json=options.json)
+    show(rows, f"{workload.name}, dashboard", COLUMNS, as_json=options.json)
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     found = parser("bench.dashboard", __doc__, game=False)
     game_option(found)
-    found.add_argument("--games", type=positive(int), default=1_000_000, help="stored [1000000]")
     found.add_argument(
-        "--positions", type=positive(int), default=20_000_000, help="kept, at most [20000000]"
+        "--games", type=positive(int), default=1_000_000, help="games to fill in [1000000]"
     )
-    found.add_argument("--pages", type=positive(int), default=20, help="open at once [20]")
-    found.add_argument("--folder", type=Path, help="of the database, filled at the first time")
-    found.add_argument("--fill-only", type=Path, metavar="FOLDER", help="fill it and end")
+    found.add_argument(
+        "--positions",
+        type=positive(int),
+        default=20_000_000,
+        help="positions with searches to fill in [20000000]",
+    )
+    found.add_argument(
+        "--pages", type=positive(int), default=20, help="pages that are open at the same time [20]"
+    )
+    found.add_argument(
+        "--folder", type=Path, help="folder of the database, filled on first use [temporary]"
+    )
+    found.add_argument(
+        "--fill-only", type=Path, metavar="FOLDER", help="fill this folder's database and exit"
+    )
     return found.parse_args(argv)
 
 
 def measure(postgres: EmbeddedPostgres, folder: Path, options: argparse.Namespace) -> list[Row]:
-    """Each page alone, then the front page once and many times."""
+    """Open each page alone, then keep the front page open zero, one and several times.
+
+    Args:
+        postgres: a filled database that logs the duration of all statements.
+        folder: folder of the database; Valkey's and the dashboard's files go there, too.
+        options: the command line.
+
+    Returns:
+        A row for each page, then a row for each number of open pages.
+
+    Raises:
+        ConfigError: Chromium is not installed.
+        PageFaultError: a page does not open, or the dashboard does not start.
+    """
     chromium = shutil.which("chromium")
     if chromium is None:
-        raise ConfigError("there is no chromium here: apt-get install chromium")
+        raise ConfigError("Chromium is not installed: apt-get install chromium")
     with (
         EmbeddedValkey(folder / "valkey") as valkey,
-        _fleet(valkey.url()),
+        _heartbeats(valkey.url()),
         serving(options.workload.game, None) as (_, inference),
-        _served(postgres, valkey, inference, folder, options.workload) as (base, pid),
+        _dashboard(postgres, valkey, inference, folder, options.workload) as (base, pid),
         sync_playwright() as playwright,
     ):
         browser = playwright.chromium.launch(executable_path=chromium, args=list(_CHROMIUM))
         log = _Statements(folder / "postgres" / "server.log")
-        rows = [_visited(browser, base, address, log, options) for address in _addresses(postgres)]
+        rows = [_page_row(browser, base, address, log, options) for address in _addresses(postgres)]
         seconds = options.seconds * options.blocks
-        rows += [_cpu(browser, base, pid, count, seconds) for count in (0, 1, options.pages)]
+        rows += [_cpu_row(browser, base, pid, count, seconds) for count in (0, 1, options.pages)]
         browser.close()
     return [{"bench": "dashboard", "game": options.workload.name, **row} for row in rows]
 
@@ -153,7 +180,7 @@ def _addresses(postgres: EmbeddedPostgres) -> list[str]:
             names = re.findall(r"{(\w+)}", path)
             unknown = set(names) - set(_SAMPLES)
             if unknown:
-                raise PageFaultError(f"{path}: say in _SAMPLES what {', '.join(unknown)} may be")
+                raise PageFaultError(f"{path}: add a query for {', '.join(unknown)} to _SAMPLES")
             address = path
             for name in names:
                 cursor = connection.cursor()
@@ -164,75 +191,92 @@ def _addresses(postgres: EmbeddedPostgres) -> list[str]:
     return addresses
 
 
-def _visited(
+def _page_row(
     browser: Browser, base: str, address: str, log: _Statements, options: argparse.Namespace
 ) -> Row:
-    """Open a page some times, each time in a window that knows nothing yet."""
+    """Open a page ``options.blocks`` times, each time in a browser context with an empty cache.
+
+    Returns:
+        The page's row. Its statements are all that Postgres logged in the meantime.
+    """
     print(f"{address} ...", file=sys.stderr, flush=True)
     log.take()
     paints: list[float] = []
     for _ in range(options.blocks):
         with contextlib.closing(browser.new_context()) as context:
             page = context.new_page()
-            answer = page.goto(base + address, timeout=1000 * START_SECONDS)
-            if answer is None or not answer.ok:
-                raise PageFaultError(f"{address}: {answer and answer.status}")
+            response = page.goto(base + address, timeout=1000 * START_SECONDS)
+            if response is None or not response.ok:
+                status = response and response.status
+                raise PageFaultError(f"{address} does not open, HTTP status {status}")
             page.wait_for_timeout(1000 * options.seconds)
             paints.append(
                 page.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime")
             )
-    took = log.take()
+    durations = log.take()
     row: Row = {
         "page": address,
-        "statements": len(took),
-        "median_ms": statistics.median(took) if took else None,
-        "p95_ms": sorted(took)[math.ceil(0.95 * len(took)) - 1] if took else None,
-        "longest_ms": max(took, default=None),
+        "statements": len(durations),
+        "median_ms": statistics.median(durations) if durations else None,
+        "p95_ms": sorted(durations)[math.ceil(0.95 * len(durations)) - 1] if durations else None,
+        "longest_ms": max(durations, default=None),
         "first_paint_ms": statistics.median(paints),
     }
-    print(row, file=sys.stderr, flush=True)  # the rest may take long, or fail
+    print(row, file=sys.stderr, flush=True)  # the other pages may take long or fail
     return row
 
 
-def _cpu(browser: Browser, base: str, pid: int, count: int, seconds: float) -> Row:
-    """Return the service's CPU time while this many front pages are open."""
+def _cpu_row(browser: Browser, base: str, pid: int, count: int, seconds: float) -> Row:
+    """Return the row of the service's CPU time while ``count`` front pages are open.
+
+    Args:
+        browser: Chromium.
+        base: address of the dashboard.
+        pid: process of the dashboard.
+        count: number of open pages.
+        seconds: how long to measure.
+    """
     print(f"open pages: {count} ...", file=sys.stderr, flush=True)
-    # Tabs of one window, of which Chromium draws one: it is the service that is measured.
+    # Chromium draws only one of these tabs. That is enough, because the service is measured.
     with contextlib.closing(browser.new_context()) as context:
         for _ in range(count):
             context.new_page().goto(f"{base}/", timeout=1000 * START_SECONDS)
         time.sleep(min(5.0, seconds))
-        began, spent = time.monotonic(), family_cpu_seconds(pid)
+        start, cpu_before = time.monotonic(), family_cpu_seconds(pid)
         time.sleep(seconds)
-        share = (family_cpu_seconds(pid) - spent) / (time.monotonic() - began)
+        share = (family_cpu_seconds(pid) - cpu_before) / (time.monotonic() - start)
     return {"page": "/", "open_pages": count, "core_percent": 100 * share}
 
 
 class _Statements:
-    """Durations of queries in Postgres' log."""
+    """Durations of read statements in Postgres' log: ``SELECT``, ``WITH`` and ``FETCH``."""
 
     def __init__(self, log: Path) -> None:
         self._log = log
-        self._read = log.stat().st_size
+        self._offset = log.stat().st_size
 
     def take(self) -> list[float]:
-        """Milliseconds of each since the last call."""
+        """Return the durations of the statements since the last call, in milliseconds."""
         with self._log.open("rb") as file:
-            file.seek(self._read)
-            said = file.read()
-        self._read += len(said)
-        return [float(found) for found in _STATEMENT.findall(said)]
+            file.seek(self._offset)
+            lines = file.read()
+        self._offset += len(lines)
+        return [float(duration) for duration in _STATEMENT.findall(lines)]
 
 
 @contextlib.contextmanager
-def _served(
+def _dashboard(
     postgres: EmbeddedPostgres,
     valkey: EmbeddedValkey,
     inference: str,
     folder: Path,
     workload: Workload,
 ) -> Generator[tuple[str, int]]:
-    """The service: its address and its process."""
+    """Run the dashboard service, and yield its address and its process id.
+
+    Raises:
+        PageFaultError: it does not start within ``START_SECONDS``.
+    """
     run_file, log = folder / "run.toml", folder / "dashboard.log"
     run_file.write_text(_RUN_FILE.format(run=RUN, game=workload.game))
     log.unlink(missing_ok=True)
@@ -250,7 +294,7 @@ def _served(
         deadline = time.monotonic() + START_SECONDS
         while '"serving"' not in log.read_text():
             if process.poll() is not None or time.monotonic() > deadline:
-                raise PageFaultError(f"the dashboard does not start: {log.read_text()[-2000:]}")
+                raise PageFaultError(f"the dashboard did not start: {log.read_text()[-2000:]}")
             time.sleep(0.1)
         yield f"http://{address}", process.pid
     finally:
@@ -258,8 +302,8 @@ def _served(
 
 
 @contextlib.contextmanager
-def _fleet(redis_url: str) -> Generator[None]:
-    """Processes that beat, and have done so all day."""
+def _heartbeats(redis_url: str) -> Generator[None]:
+    """Send heartbeats of a fleet during the block, after storing a day of their history."""
     now = time.time()
     with contextlib.closing(cast("Any", open_redis(redis_url)[0])) as client:
         client.flushall()
@@ -272,31 +316,32 @@ def _fleet(redis_url: str) -> Generator[None]:
                     key = history_key(RUN, beat.service, process)
                     writes.xadd(key, fields, id=f"{round(1000 * at)}-0")
                 writes.execute()
-    ended = threading.Event()
-    thread = threading.Thread(target=_beat_until, args=(redis_url, ended))
+    stop = threading.Event()
+    thread = threading.Thread(target=_beat_until, args=(redis_url, stop))
     thread.start()
     try:
         yield
     finally:
-        ended.set()
+        stop.set()
         thread.join()
 
 
-def _beat_until(redis_url: str, ended: threading.Event) -> None:
+def _beat_until(redis_url: str, stop: threading.Event) -> None:
     with contextlib.closing(Heartbeats(redis_url, RUN)) as heartbeats:
-        while not ended.wait(1.0):
+        while not stop.wait(1.0):
             for beat in _beats():
                 heartbeats.beat(beat)
 
 
 def _beats() -> Iterator[Heartbeat]:
-    """Other figures each time, as those of a fleet are."""
+    """Yield a heartbeat of each process. The figures differ in each call, as in a real fleet."""
     progress = round(time.time())
-    for name, figures in _said():
+    for name, figures in _figures():
         yield Heartbeat(name, progress, "", figures)
 
 
-def _said() -> Iterator[tuple[str, Figures]]:
+def _figures() -> Iterator[tuple[str, Figures]]:
+    """Yield the name and the figures of each process."""
     some = random.Random().uniform
     for number in range(WORKERS):
         yield (

@@ -1,16 +1,16 @@
-"""Self-play over gRPC, self-play in process, and ONNX Runtime alone: the same model, one run.
+"""Compare self-play over gRPC, self-play in one process, and ONNX Runtime alone.
 
-``python -m bench.efficiency connect_four`` interleaves blocks of the paths, takes the median of
-each and prints positions per CPU-second of all processes together. The paths:
+``python -m bench.efficiency connect_four`` alternates blocks of the paths, with the same model. It
+prints the median positions per CPU second, counted over all processes. The paths:
 
-- ``raw``: ONNX Runtime alone, at the batch size that is best for it.
-- ``inprocess``: self-play with the session behind the same ``Predictor`` interface.
+- ``raw``: ONNX Runtime alone, at its best batch size.
+- ``inprocess``: self-play with the session in the same process, behind the ``Predictor`` interface.
 - ``grpc``: self-play over one stream to a server process with the service's own batcher.
-- ``grpc_unary``: the same with a call for each batch.
+- ``grpc_unary``: the same with one call for each batch.
 
-Prediction cache and kept tree are off, so that each path asks for one prediction a simulation
-(terminal leaves aside); ``--reuse`` puts them back. ``--workers`` adds a path ``workers``: so many
-processes that play over gRPC at once, as one client cannot keep a GPU busy.
+The prediction cache and the kept tree are off, so each simulation needs one prediction, except for
+terminal leaves. ``--reuse`` turns both on. ``--workers N`` adds the path ``workers``: N processes
+that play over gRPC at the same time, because one client cannot keep a GPU busy.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ from zerofleet.prediction import PRECISIONS
 COLUMNS = {
     "path": ("path", ""),
     "positions/CPU-s": ("positions_per_cpu_second", ",d"),
-    "of raw": ("ratio_to_raw", ".3f"),
-    "of in process": ("ratio_to_inprocess", ".3f"),
+    "ratio to raw": ("ratio_to_raw", ".3f"),
+    "ratio to in-process": ("ratio_to_inprocess", ".3f"),
     "simulations/CPU-s": ("simulations_per_cpu_second", ",d"),
     "sim./position": ("simulations_per_position", ".2f"),
     "positions/s": ("positions_per_second", ",d"),
@@ -57,34 +57,38 @@ COLUMNS = {
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Measure and print."""
+    """Measure all paths, and print a row for each."""
     options = parse(argv)
     rows = asyncio.run(measure(options.workload, options))
     what = f"{options.workload.name}, {options.model or options.workload.network_name}"
-    title = f"{what}, {options.precision}{', cache and kept tree' if options.reuse else ''}"
+    title = f"{what}, {options.precision}{', with cache and kept tree' if options.reuse else ''}"
     show(rows, title, COLUMNS, as_json=options.json)
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     found = parser("bench.efficiency", __doc__)
     found.set_defaults(seconds=1.8)
     found.add_argument("--precision", choices=PRECISIONS, default="fp32")
-    found.add_argument("--model", type=Path, help="a model file of fp32; else random weights")
-    found.add_argument("--simulations", type=positive(int), help="of a move")
+    found.add_argument("--model", type=Path, help="model file in fp32 [random weights]")
     found.add_argument(
-        "--games", type=positive(int), help="of one engine; of tic_tac_toe 512 [256]"
+        "--simulations", type=positive(int), help="simulations per move [the game's workload]"
     )
-    found.add_argument("--engines", type=positive(int), default=2, help="in flight [2]")
+    found.add_argument(
+        "--games", type=positive(int), help="games per engine [256; tic_tac_toe: 512]"
+    )
+    found.add_argument("--engines", type=positive(int), default=2, help="engines per process [2]")
     found.add_argument("--sessions", type=positive(int), default=1, help="model threads [1]")
-    found.add_argument("--provider", choices=PROVIDERS, default="cpu", help="[cpu]")
-    found.add_argument("--workers", type=positive(int), help="also play in so many processes")
-    found.add_argument("--reuse", action="store_true", help="with cache and kept tree")
+    found.add_argument(
+        "--provider", choices=PROVIDERS, default="cpu", help="execution provider [cpu]"
+    )
+    found.add_argument("--workers", type=positive(int), help="also play in this many processes")
+    found.add_argument("--reuse", action="store_true", help="turn on the cache and the kept tree")
     return found.parse_args(argv)
 
 
 def setting_of(workload: Workload, options: argparse.Namespace) -> Setting:
-    """Return the setting of play from the command line, or else from the workload."""
+    """Return the settings of self-play: the options, and where they are unset the workload's."""
     return Setting(
         workload,
         options.simulations or workload.simulations,
@@ -95,13 +99,20 @@ def setting_of(workload: Workload, options: argparse.Namespace) -> Setting:
 
 
 async def measure(workload: Workload, options: argparse.Namespace) -> list[Row]:
-    """Interleave the blocks of all paths."""
+    """Run the blocks of all paths in turn.
+
+    Returns:
+        A row for each path.
+
+    Raises:
+        ChildGoneError: the server or a worker process has ended.
+    """
     model = model_bytes(workload, options.precision, options.model)
     setting = setting_of(workload, options)
     provider = provider_of(options.provider)
     session = open_session(model, workload.spec, provider)
     raw = Raw(session, random_positions(workload.game, max(RAW_BATCHES), seed=1))
-    # A CPU that waits for a GPU is not what there is too little of.
+    # The batch size should be best for the scarce resource. With a GPU, that is not CPU time.
     raw.choose_batch(options.seconds / 8, time.monotonic if provider.is_gpu else time.process_time)
     async with AsyncExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory())
@@ -140,7 +151,13 @@ async def measure(workload: Workload, options: argparse.Namespace) -> list[Row]:
 
 
 def summary(path: str, done: Mapping[str, list[Block]], setting: Setting) -> Row:
-    """Medians over the blocks of a path, ratios turn by turn."""
+    """Return the row of a path: medians over its blocks, and ratios to other paths turn by turn.
+
+    Args:
+        path: name of the path.
+        done: the blocks of all paths.
+        setting: how the games were played.
+    """
     mine = done[path]
     used = sum(block.all_cpu_s for block in mine)
     row: Row = {
@@ -165,7 +182,7 @@ def summary(path: str, done: Mapping[str, list[Block]], setting: Setting) -> Row
 
 
 def batch_mean(blocks: Sequence[Block]) -> float:
-    """Rows of a batch as the model got it."""
+    """Return the mean rows per batch that the model computed, by the server's counters if any."""
     served = "server_rows" in blocks[0].counts
     rows, batches = ("server_rows", "server_executions") if served else ("positions", "batches")
     return measured.total(blocks, rows) / max(measured.total(blocks, batches), 1)
@@ -174,8 +191,9 @@ def batch_mean(blocks: Sequence[Block]) -> float:
 def of_self_play(mine: Sequence[Block], inprocess: Sequence[Block], setting: Setting) -> Row:
     """Return the figures that only paths with a search have.
 
-    Without kept trees every ply has as many new simulations as it is set to; with them, as many as
-    turn out, which is told only when every game has played a ply.
+    ``games_per_hour`` needs the new simulations of a ply. Without kept trees, that is
+    ``setting.simulations``. With kept trees it is measured, and left out until the blocks have at
+    least one ply for each game.
     """
     simulations, plies = (measured.total(mine, what) for what in ("simulations", "plies"))
     positions = max(measured.total(mine, "positions"), 1)
@@ -183,11 +201,12 @@ def of_self_play(mine: Sequence[Block], inprocess: Sequence[Block], setting: Set
         "ratio_to_inprocess": round(measured.ratio(mine, inprocess, "positions"), 3),
         "simulations_per_position": round(simulations / positions, 3),
     }
-    of_ply = setting.simulations
+    ply_simulations = setting.simulations
     if setting.reuse:
-        of_ply = simulations / plies if plies >= setting.games * setting.engines else None
-    if of_ply is not None:
-        plies_an_hour = 3600 * measured.per_second(mine, "simulations") / of_ply
+        enough = plies >= setting.games * setting.engines
+        ply_simulations = simulations / plies if enough else None
+    if ply_simulations is not None:
+        plies_an_hour = 3600 * measured.per_second(mine, "simulations") / ply_simulations
         row["games_per_hour"] = round(plies_an_hour / setting.workload.plies)
         row["plies_of_game"] = setting.workload.plies
     return row

@@ -1,4 +1,4 @@
-"""The ways of self-play that ``bench.efficiency`` compares."""
+"""The paths of self-play that ``bench.efficiency`` compares."""
 
 from __future__ import annotations
 
@@ -22,17 +22,25 @@ _COUNTERS = ("rows", "executions", "success", "queue_ns")
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """How self-play is set up, the same for all paths."""
+    """Settings of self-play, which are the same for all paths.
+
+    Args:
+        workload: game and network.
+        simulations: simulations per move.
+        reuse: turns the prediction cache and the kept tree on.
+        games: games that one engine plays at the same time.
+        engines: engines per process.
+    """
 
     workload: Workload
     simulations: int
-    reuse: bool  # prediction cache and kept tree
-    games: int  # games of one engine
+    reuse: bool
+    games: int
     engines: int
 
     @property
     def search(self) -> dict[str, Any]:
-        """Arguments of ``SearchConfig``."""
+        """Arguments for ``SearchConfig``."""
         return {
             "num_simulations": self.simulations,
             "reuse_tree": self.reuse,
@@ -41,12 +49,12 @@ class Setting:
 
 
 def self_play(setting: Setting, predictor: Predictor, server: Child | None = None) -> Work:
-    """Self-play in this process, with engines of its own.
+    """Return a path that plays in this process, with its own engines.
 
     Args:
-        setting: of the games.
-        predictor: who answers.
-        server: whose counters belong to the path.
+        setting: how it plays.
+        predictor: answers the engines' requests.
+        server: server whose counters are added to the counts; None without a server.
     """
     search = SearchConfig(**setting.search)
     games = Play(setting.workload, search, setting.games, setting.engines)
@@ -56,7 +64,16 @@ def self_play(setting: Setting, predictor: Predictor, server: Child | None = Non
 
 
 async def counted(play: Callable[[], Awaitable[Counts]], server: Child) -> Counts:
-    """A block, and what the server counted meanwhile."""
+    """Run a block, and add the server's counters of that time to its counts.
+
+    Args:
+        play: plays one block.
+        server: runs ``bench.serve_file``.
+
+    Returns:
+        The counts of ``play``, and ``server_rows``, ``server_executions``, ``server_success`` and
+        ``server_queue_ns``.
+    """
     before = server.ask()
     counts = await play()
     after = server.ask()
@@ -64,13 +81,13 @@ async def counted(play: Callable[[], Awaitable[Counts]], server: Child) -> Count
 
 
 class Workers:
-    """Processes that play at once, for ``with``.
+    """Several processes that play over gRPC at the same time. Use it in ``with``.
 
     Args:
-        setting: of each of them.
-        address: of the server.
-        count: how many.
-        server: whose counters belong to the path.
+        setting: how each process plays.
+        address: the server's ``host:port``.
+        count: number of processes.
+        server: server whose counters are added to the counts.
     """
 
     def __init__(self, setting: Setting, address: str, count: int, server: Child) -> None:
@@ -85,7 +102,7 @@ class Workers:
             for number in range(self._count):
                 self.children.append(started.enter_context(self._start(number)))
             for child in self.children:
-                child.hear()
+                child.receive()
             self._stack = started.pop_all()
         return self
 
@@ -93,7 +110,7 @@ class Workers:
         self._stack.close()
 
     async def block(self, seconds: float) -> Counts:
-        """All of them play for a while."""
+        """Play in all processes for ``seconds``, and return the sums of their counts."""
 
         async def play() -> Counts:
             return ask_all(self.children, str(seconds))
@@ -102,10 +119,10 @@ class Workers:
 
     def _start(self, number: int) -> Child:
         setting = self._setting
-        how = {
+        options = {
             "games": setting.games,
             "engines": setting.engines,
             "seed": number * setting.engines,
             "search": setting.search,
         }
-        return Child("bench.play_worker", setting.workload.name, self._address, json.dumps(how))
+        return Child("bench.play_worker", setting.workload.name, self._address, json.dumps(options))

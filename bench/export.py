@@ -1,8 +1,10 @@
-"""The games of a run into files: positions a second, CPU time and memory of ``zerofleet export``.
+"""Measure ``zerofleet export``: positions per second, CPU time and memory.
 
-``python -m bench.export --folder DIR`` fills a real Postgres (once: a folder that is filled is
-taken as it is), and runs the command on all of it, once for each format. The files go below the
-folder and are removed.
+``python -m bench.export --folder DIR`` fills a real Postgres, and then exports all games once in
+each format. The exported files go into the folder and are removed afterwards.
+
+A folder that is already filled is used as it is, whatever the sizes. Without ``--folder``, the
+database is temporary.
 """
 
 from __future__ import annotations
@@ -35,40 +37,61 @@ COLUMNS = {
     "positions/CPU-s": ("positions_per_cpu_second", ",d"),
     "command, us/position": ("command_us_per_position", ".1f"),
     "Postgres, us/position": ("postgres_us_per_position", ".1f"),
-    "command, MB at most": ("megabytes", ",d"),
+    "command, peak MB": ("megabytes", ",d"),
     "bytes/position": ("bytes_per_position", ".1f"),
 }
 
 
 class ExportFailedError(ZerofleetError):
-    """The command has failed; it has said why."""
+    """``zerofleet export`` failed."""
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Measure and print."""
+    """Fill the database, measure each format, and print a row for each."""
     options = parse(argv)
     sizes = FilledRun(options.games, sys.maxsize, days=3, models=8)
     with contextlib.ExitStack() as stack:
         folder = options.folder or stack.enter_context(bench_folder())
         postgres = stack.enter_context(filled(folder, options.workload, sizes))
         rows = [measure(postgres, folder, each, options) for each in options.formats]
-    show(rows, f"{options.workload.name}, games into files", COLUMNS, as_json=options.json)
+    show(rows, f"{options.workload.name}, export", COLUMNS, as_json=options.json)
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     found = parser("bench.export", __doc__, game=False)
     game_option(found)
-    found.add_argument("--games", type=positive(int), default=5_000, help="stored [5000]")
-    found.add_argument("--folder", type=Path, help="of the database, filled at the first time")
-    found.add_argument("--formats", nargs="+", default=FORMATS, help="and options [all]")
+    found.add_argument("--games", type=positive(int), default=5_000, help="games to fill in [5000]")
+    found.add_argument(
+        "--folder", type=Path, help="folder of the database, filled on first use [temporary]"
+    )
+    found.add_argument(
+        "--formats",
+        nargs="+",
+        default=FORMATS,
+        metavar="FORMAT",
+        help="formats, each with its options, such as 'npz --planes' [all]",
+    )
     return found.parse_args(argv)
 
 
 def measure(
     postgres: EmbeddedPostgres, folder: Path, command: str, options: argparse.Namespace
 ) -> Row:
-    """Export everything once."""
+    """Export all games once.
+
+    Args:
+        postgres: a filled database.
+        folder: gets the run file and, during the export, the files.
+        command: a format and its options, after ``--format``.
+        options: the command line of the benchmark.
+
+    Returns:
+        The row of the format. CPU times include the command and Postgres.
+
+    Raises:
+        ExportFailedError: the command failed.
+    """
     run_file, files = folder / "run.toml", folder / "files"
     run_file.write_text(f'name = "{RUN}"\n\n[game]\nname = "{options.workload.spec.name}"\n')
     with contextlib.closing(connect(postgres.url("console"))) as connection:
@@ -87,7 +110,9 @@ def measure(
     child.returncode = os.waitstatus_to_exitcode(status)
     seconds = time.monotonic() - began
     if child.returncode:
-        raise ExportFailedError(f"zerofleet export --format {command}: {child.returncode}")
+        raise ExportFailedError(
+            f"zerofleet export --format {command} failed with status {child.returncode}"
+        )
     server = family_cpu_seconds(pid_of(postgres)) - before
     written = sum(path.stat().st_size for path in files.rglob("*") if path.is_file())
     shutil.rmtree(files)

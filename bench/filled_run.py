@@ -1,7 +1,7 @@
-"""A run that has gone on for a month, made in minutes: what the pages of the dashboard read.
+"""Make a database like one of a run that lasted a month, in minutes, for the dashboard's pages.
 
-Games that were played are copied over the days; of their searches the newest are kept, as
-``[retention]`` would. Models, their matches, ratings, exams and losses are made up.
+A few played games are copied to all days. Only the newest days have searches, as with
+``[retention]``. Models, matches, ratings, exams and losses are invented.
 """
 
 from __future__ import annotations
@@ -25,19 +25,20 @@ from zerofleet.local.postgres import EmbeddedPostgres
 
 _PLAYED_GAMES = 256
 _MATCH_GAMES = 40
-_STEPS = 100  # SGD steps from one measurement to the next
-_MEASUREMENTS = 5000
+_STEPS = 100  # SGD steps between two measurements of the loss
+_MEASUREMENTS = 5000  # measurements of the loss over the whole run
 
 
 @dataclass(frozen=True, slots=True)
 class FilledRun:
-    """How much there is.
+    """Sizes of the run.
 
     Args:
-        games: of self-play.
-        positions: whose searches are kept, at most.
-        days: over which the games are spread.
-        models: published; every second one was promoted.
+        games: approximate number of games of self-play.
+        positions: approximate number of positions whose searches are kept. The days that have
+            searches are whole days, at least one.
+        days: days before today over which everything is spread.
+        models: number of published models; every second one was promoted.
     """
 
     games: int
@@ -46,7 +47,7 @@ class FilledRun:
     models: int = 200
 
 
-# Models, matches and all that follows come evenly over the days.
+# Models, matches and everything that belongs to them are spread evenly over the days.
 _MODELS = """
 INSERT INTO models (run, version, sha256, step, metrics, location, epoch, created_at)
 SELECT %(run)s, v, encode(sha256(v::text::bytea), 'hex'), v * 1000, '{}', 'none', %(epoch)s, at
@@ -149,34 +150,50 @@ WHERE run = %(run)s AND version %% 2 = 1 ORDER BY version;
 def filled(
     folder: Path, workload: Workload, sizes: FilledRun, settings: Mapping[str, str] | None = None
 ) -> Generator[EmbeddedPostgres]:
-    """Run the Postgres of a folder, which is filled at the first time.
+    """Run the Postgres of a folder, and fill it if it was never filled completely.
 
     Args:
-        settings: of the server.
+        folder: folder of the database; created if it is missing. The file ``filled`` marks that it
+            is full, so later calls ignore ``workload`` and ``sizes``.
+        workload: game and network of the run.
+        sizes: how much to fill in.
+        settings: settings of the Postgres server, such as ``log_min_duration_statement``.
+
+    Yields:
+        The running server.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    folder.chmod(0o755)  # the server's user goes through it
+    folder.chmod(0o755)  # the server's user must be able to enter it
     done = folder / "filled"
     if not done.exists():
         with postgres_of(run_of(workload), folder) as postgres:
-            found = fill(postgres, workload, sizes)
-        done.write_text(f"{found}\n")
+            counts = fill(postgres, workload, sizes)
+        done.write_text(f"{counts}\n")
     with EmbeddedPostgres(folder / "postgres", dict(settings or {})) as postgres:
         yield postgres
 
 
 def fill(postgres: EmbeddedPostgres, workload: Workload, sizes: FilledRun) -> dict[str, object]:
-    """Fill the tables of a run that is registered.
+    """Fill the tables of the run ``RUN``, which must be registered.
+
+    Args:
+        postgres: the running server.
+        workload: game of the run.
+        sizes: how much to fill in.
 
     Returns:
-        What there is now: ``games``, ``positions``, ``megabytes``.
+        Number of ``games`` and ``positions`` in the database, and its size in ``megabytes``.
+
+    Raises:
+        psycopg2.Error: a statement failed.
+        SystemExit: Postgres refuses the played games.
     """
     records = played_games(workload, min(_PLAYED_GAMES, sizes.games), seed=5)
     with SelfplayDatabase(postgres.url("worker")) as database:
         submit(database, PLAYED, records)
     today = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     since = today - timedelta(days=sizes.days)
-    known = {
+    parameters = {
         "run": RUN,
         "played": PLAYED,
         "since": since,
@@ -190,8 +207,8 @@ def fill(postgres: EmbeddedPostgres, workload: Workload, sizes: FilledRun) -> di
         connection.autocommit = True
         cursor = connection.cursor()
         cursor.execute("SET synchronous_commit = off")
-        _of_one_writer(cursor, "trainer", _MODELS, known)
-        _of_one_writer(cursor, "evaluator", _MATCHES, known)
+        _execute_as(cursor, "trainer", _MODELS, parameters)
+        _execute_as(cursor, "evaluator", _MATCHES, parameters)
         copies = max(1, round(sizes.games / sizes.days / len(records)))
         plies = copies * sum(record.length for record in records)
         searched_days = max(1, round(sizes.positions / plies))
@@ -211,9 +228,10 @@ def fill(postgres: EmbeddedPostgres, workload: Workload, sizes: FilledRun) -> di
     return {"games": games, "positions": positions, "megabytes": float(megabytes)}
 
 
-def _of_one_writer(
-    cursor: psycopg2.extensions.cursor, role: str, statements: str, known: Mapping[str, object]
+def _execute_as(
+    cursor: psycopg2.extensions.cursor, role: str, statements: str, parameters: Mapping[str, object]
 ) -> None:
+    """Execute statements as the leader of a role, with a new epoch."""
     cursor.execute("SELECT acquire_fence(%s, %s)", (RUN, role))
     [(epoch,)] = cursor.fetchall()
-    cursor.execute(statements, {**known, "epoch": epoch})
+    cursor.execute(statements, {**parameters, "epoch": epoch})

@@ -1,4 +1,4 @@
-"""Games for the stores and the trainer: played by the real engine, by a network that is even."""
+"""Games for the benchmarks of stores and trainer, from the real engine with a uniform network."""
 
 from __future__ import annotations
 
@@ -23,11 +23,14 @@ _FULL_AND_FAST: Values = {"preset": "plain", "selfplay": {"full_search_share": 0
 
 
 def run_of(workload: Workload, more: Values | None = None) -> RunConfig:
-    """A run of the workload, from the run file that a person would write: the defaults and sizes.
+    """Return a run of the workload, with the defaults for all keys that it does not set.
 
     Args:
-        workload: what is played.
-        more: further keys of the run file.
+        workload: gives the game, the simulations per move and the network's size.
+        more: sections of the run file to add; they replace sections of the same name.
+
+    Raises:
+        ValidationError: pydantic's; a key of ``more`` is unknown or has an invalid value.
     """
     values: Values = {
         "name": RUN,
@@ -39,12 +42,15 @@ def run_of(workload: Workload, more: Values | None = None) -> RunConfig:
 
 
 def played_games(workload: Workload, count: int, seed: int) -> list[GameRecord]:
-    """Whole games as a worker records them, full searches and fast ones; none is left out.
+    """Play games to their end, and return them as a worker records them.
+
+    About a quarter of the moves have full searches, and the others have fast ones. Every game that
+    was started is returned, in the order of their ends.
 
     Args:
-        workload: what is played.
-        count: games.
-        seed: of the play; every game has a uid of its own all the same.
+        workload: game and simulations per move.
+        count: number of games.
+        seed: seed of the engine. Uids are new in each call.
     """
     search = selfplay_search(run_of(workload, _FULL_AND_FAST))
     engine, in_play = (
@@ -54,7 +60,7 @@ def played_games(workload: Workload, count: int, seed: int) -> list[GameRecord]:
     network = NoNetwork(workload.spec.num_actions, count)
     records: list[GameRecord] = []
     observations = engine.select()
-    engine.set_accepting(False)  # finish running games: short games end first
+    engine.set_accepting(False)  # new games would favour short ones, which end first
     in_play.begin(engine.take_begun(), datetime.now(UTC))
     while len(observations) > 0:
         policy_logits, value = network.run(observations)
@@ -68,7 +74,16 @@ def played_games(workload: Workload, count: int, seed: int) -> list[GameRecord]:
 
 
 def random_positions(game: str, count: int, seed: int) -> NDArray[np.uint8]:
-    """Observations ``[count, observation_bytes]`` of games of random moves, all stages alike."""
+    """Return observations from games of random moves, from all stages of the game.
+
+    Args:
+        game: name of the game.
+        count: number of positions.
+        seed: seed of the moves.
+
+    Returns:
+        Array ``[count, observation_bytes]``, packed as the network's input.
+    """
     chance = random.Random(seed)
     state = State(game)
     rows: list[NDArray[np.uint8]] = []

@@ -62,7 +62,7 @@ async def measure(
             for seed in range(max(workers))
         ]
         for child in children:
-            child.hear()
+            child.receive()
 
         def storing(count: int) -> Work:
             return lambda seconds: store(children[:count], seconds)
