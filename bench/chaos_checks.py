@@ -1,7 +1,8 @@
-"""Conditions after each fault: the workers' ledger against Postgres, pointer, epochs, settling.
+"""Checks after each fault: settling, lost games, the pointer to the best model, and epochs.
 
-Every worker appends to the ledger the uid of each game that has ended, before Postgres hears of it,
-and of each that Postgres has answered for, before it forgets the game.
+The workers of a fleet share an audit file, here called the ledger. A worker notes each finished
+game before it submits it to Postgres. It notes Postgres' answer before it drops the game. The
+checks compare these notes with the database.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from pathlib import Path
 
 import psycopg2
 
-from bench.chaos_fleet import COMPUTING, NAME, SERVICES, WORKERS, HurtFleet, let_others_pass
+from bench.chaos_fleet import COMPUTING, NAME, SERVICES, WORKERS, ChaosFleet, lower_priority
 from tests.support.databases import GAMES_STORED_TWICE
 from zerofleet.best_pointer import BestPointer
 from zerofleet.database import Promotion
@@ -25,128 +26,159 @@ from zerofleet.games import spec
 from zerofleet.models.folder import ModelFolder
 from zerofleet.models.session import ModelSession
 
-_MORE_GAMES = 10
+_MORE_GAMES = 10  # games that must be stored before a fleet counts as settled
 _SELFPLAY = "SELECT game_uid::text FROM games WHERE kind = 'selfplay'"
 
 
 @dataclass
 class Ledger:
-    """The workers' notes so far; a file that grows."""
+    """The workers' notes so far, read from a file that grows."""
 
     path: Path
     stored: Counter[str] = field(default_factory=Counter[str])
-    """How often Postgres answered that it has stored a game now."""
+    """Number of answers ``stored`` by uid: Postgres has stored the game as a new one."""
     finished: set[str] = field(default_factory=set[str])
+    """Uids of finished games."""
     answered: set[str] = field(default_factory=set[str])
-    _read: int = 0
+    """Uids of games for which Postgres has given any answer."""
+    _offset: int = 0
 
     def read(self) -> None:
-        """Take in the lines that are new; a half one waits for its other half."""
+        """Read the new lines. An incomplete last line is left for the next call."""
         if not self.path.exists():
             return
         with self.path.open("rb") as file:
-            file.seek(self._read)
+            file.seek(self._offset)
             lines, newline, _ = file.read().rpartition(b"\n")
-        self._read += len(lines) + len(newline)
+        self._offset += len(lines) + len(newline)
         for line in lines.decode().splitlines():
-            uid, what, *_ = line.split()
-            if what == "finished":
+            uid, event, *_ = line.split()
+            if event == "finished":
                 self.finished.add(uid)
                 continue
             self.answered.add(uid)
-            if what == "stored":
+            if event == "stored":
                 self.stored[uid] += 1
 
     def has_answered(self, uids: set[str]) -> bool:
-        """Whether Postgres has answered for all of these games by now."""
+        """Read the new lines, and return whether Postgres has answered for all of these games."""
         self.read()
         return uids <= self.answered
 
-    def begin_anew(self, stored: set[str]) -> None:
-        """An older state of Postgres was restored: it answers for these games and no others."""
+    def reset(self, stored: set[str]) -> None:
+        """Replace all notes, because a dump of Postgres was restored.
+
+        Args:
+            stored: uids of all games in the restored database.
+        """
         self.stored = Counter(stored)
         self.finished, self.answered = set(stored), set(stored)
 
 
 @dataclass
-class Found:
-    """Findings of one look at the fleet."""
+class Findings:
+    """Findings of one check. Counts are games that no earlier check of the fleet has counted."""
 
     stored: int = 0
+    """All stored games of self-play."""
     missing: int = 0
-    """Acknowledged, and not stored."""
+    """Games that Postgres acknowledged but does not have."""
     twice: int = 0
-    """Acknowledged as stored more than once, or stored under two uids."""
+    """Games that Postgres acknowledged as new more than once, or that it has under two uids."""
     gone: int = 0
-    """Finished and never acknowledged, neither stored nor unfinished."""
+    """Finished games without an answer that are neither stored nor saved as unfinished."""
     broken: list[str] = field(default_factory=list[str])
-    """Every promise that does not hold, in words."""
+    """A message for each broken promise."""
 
 
 class Watch:
-    """Watches one fleet from fault to fault."""
+    """Checks one fleet after each fault, and remembers what it has already reported."""
 
-    def __init__(self, fleet: HurtFleet) -> None:
+    def __init__(self, fleet: ChaosFleet) -> None:
         self._fleet = fleet
         self.ledger = Ledger(fleet.ledger)
         self._seq = 0
         self._epochs: dict[str, int] = {}
-        self._told_twice = 0
-        self._missed: set[str] = set()
+        self._stored_twice = 0
+        self._missing: set[str] = set()
 
-    def begin_anew(self) -> None:
-        """An older state of Postgres was restored, with its promotions and epochs."""
+    def reset(self) -> None:
+        """Forget everything, because a dump of Postgres was restored.
+
+        The dump has older promotions and epochs. Its games replace the ledger's notes.
+
+        Raises:
+            psycopg2.Error: Postgres does not answer.
+        """
         stored = {uid for (uid,) in self._fleet.query(_SELFPLAY)}
-        self.ledger.read()  # afterwards: what is acknowledged in between is not counted at all
-        self.ledger.begin_anew(stored)
-        self._seq, self._epochs, self._told_twice, self._missed = 0, {}, 0, set()
+        self.ledger.read()  # after the query: notes made in between are discarded, too
+        self.ledger.reset(stored)
+        self._seq, self._epochs, self._stored_twice, self._missing = 0, {}, 0, set()
 
     def settle(self, seconds: float) -> tuple[float, str]:
-        """Wait until games come in again, the trainer steps and nothing waits to be stored.
+        """Wait until the fleet works again.
+
+        A fleet has settled when all of this is true:
+
+        - all services run and send heartbeats, and the trainer makes steps;
+        - ten more games are stored;
+        - the pointer is at the last promotion;
+        - games that had finished before are stored or saved as unfinished.
+
+        Args:
+            seconds: timeout.
 
         Returns:
-            Seconds that it took, and what was not there in the end; empty when all was.
+            The seconds that it took, and the condition that was false at the timeout; empty if the
+            fleet has settled.
         """
-        began = time.monotonic()
+        start = time.monotonic()
         self.ledger.read()
         games = self.ledger.stored.total()
-        waiting = self.ledger.finished - self.ledger.answered
+        unanswered = self.ledger.finished - self.ledger.answered
         steps: dict[str, int] = {}
-        lacks = "nothing was looked at"
-        while (took := time.monotonic() - began) < seconds:
-            lacks = self._lacks(games, waiting, steps)
-            if not lacks:
+        problem = "nothing was checked"
+        while (took := time.monotonic() - start) < seconds:
+            problem = self._problem(games, unanswered, steps)
+            if not problem:
                 return took, ""
             time.sleep(0.25)
-        return took, lacks
+        return took, problem
 
-    def _lacks(self, games: int, waiting: set[str], steps: dict[str, int]) -> str:
+    def _problem(self, games: int, unanswered: set[str], steps: dict[str, int]) -> str:
+        """Return the first condition of a settled fleet that is false; empty if all are true.
+
+        Args:
+            games: number of stored games at the start.
+            unanswered: uids of finished games without an answer at the start.
+            steps: first known progress by trainer process; filled by this method.
+        """
         fleet = self._fleet
         if fleet.has_ended:
             return "`up` has ended"
         running = {process: name for name in SERVICES for process in fleet.processes(name)}
         if len(running) < len(SERVICES) - 1 + WORKERS:
-            return f"only {sorted(running.values())} run"
-        let_others_pass(process for process, name in running.items() if name in COMPUTING)
+            return f"only these run: {', '.join(sorted(running.values()))}"
+        lower_priority(process for process, name in running.items() if name in COMPUTING)
         self.ledger.read()
         more = self.ledger.stored.total() - games
         if more < _MORE_GAMES:
-            return f"{more} games came in"
+            return f"{more} of {_MORE_GAMES} new games are stored"
         try:
             beats = self._heartbeats()
-            heard = {int(beat.worker.rpartition("-")[2]) for beat in beats}
-            if silent := [name for each, name in running.items() if each.pid not in heard]:
-                return f"no heartbeat of {silent[0]}"
-            if not _trainer_steps(beats, steps):
-                return "the trainer does not step"
+            beat_pids = {int(beat.worker.rpartition("-")[2]) for beat in beats}
+            if silent := [name for each, name in running.items() if each.pid not in beat_pids]:
+                return f"{silent[0]} sends no heartbeats"
+            if not _has_stepped(beats, steps):
+                return "the trainer makes no steps"
             head = fleet.query("SELECT max(seq) FROM promotions WHERE run = %s", NAME)[0][0]
             pointer = self._pointer()
             if pointer is None or pointer.seq != head:
                 return f"the pointer is not at promotion {head}"
-            left = self._unaccounted(waiting - self.ledger.answered)
+            lost = self._unaccounted(unanswered - self.ledger.answered)
         except (psycopg2.Error, ZerofleetError, KeyError) as error:
             return f"{type(error).__name__}: {error}"
-        return f"{len(left)} finished games are neither stored nor unfinished" if left else ""
+        return f"{len(lost)} finished games are neither stored nor unfinished" if lost else ""
 
     def _heartbeats(self) -> list[Heartbeat]:
         with contextlib.closing(Heartbeats(self._fleet.urls()["redis"], NAME)) as heartbeats:
@@ -157,7 +189,7 @@ class Watch:
             return pointer.get()
 
     def _unaccounted(self, uids: set[str]) -> set[str]:
-        """Return the games among these that Postgres has neither stored nor unfinished."""
+        """Return which of these games Postgres has neither as stored nor as unfinished."""
         known = self._fleet.query(
             "SELECT game_uid::text FROM games WHERE game_uid = ANY(%s::uuid[]) UNION "
             "SELECT game_uid::text FROM unfinished_games WHERE game_uid = ANY(%s::uuid[])",
@@ -166,28 +198,33 @@ class Watch:
         )
         return uids - {uid for (uid,) in known}
 
-    def check(self) -> Found:
-        """Compare; the fleet runs meanwhile."""
-        self.ledger.read()  # before Postgres is asked: games come in all the time
-        found = Found()
+    def check(self) -> Findings:
+        """Compare the ledger with Postgres, and check epochs and the pointer, while the fleet runs.
+
+        Raises:
+            psycopg2.Error, KeyError, ZerofleetError: a store does not answer.
+        """
+        self.ledger.read()  # before the query, because games are stored all the time
+        found = Findings()
         stored = {uid for (uid,) in self._fleet.query(_SELFPLAY)}
         found.stored = len(stored)
-        missed = self.ledger.stored.keys() - stored
-        found.missing = len(missed - self._missed)
-        self._missed |= missed
-        told_twice = sum(count > 1 for count in self.ledger.stored.values())
-        found.twice = told_twice - self._told_twice
-        self._told_twice = told_twice
-        for count, what in (
+        missing = self.ledger.stored.keys() - stored
+        found.missing = len(missing - self._missing)
+        self._missing |= missing
+        stored_twice = sum(count > 1 for count in self.ledger.stored.values())
+        found.twice = stored_twice - self._stored_twice
+        self._stored_twice = stored_twice
+        for count, problem in (
             (found.missing, "acknowledged games are not stored"),
             (found.twice, "games were acknowledged as new twice"),
         ):
             if count:
-                found.broken.append(f"{count} {what}")
-        found.broken += self._fallen_epochs() + self._wrong_pointer()
+                found.broken.append(f"{count} {problem}")
+        found.broken += self._epoch_problems() + self._pointer_problems()
         return found
 
-    def _fallen_epochs(self) -> list[str]:
+    def _epoch_problems(self) -> list[str]:
+        """Return a message for each epoch that is lower than in the last check."""
         rows = self._fleet.query(
             "SELECT role, epoch FROM fences UNION ALL "
             "SELECT game_uid::text, epoch FROM unfinished_games"
@@ -197,46 +234,62 @@ class Watch:
         self._epochs = epochs
         return [f"the epoch of {key} fell" for key in fallen]
 
-    def _wrong_pointer(self) -> list[str]:
+    def _pointer_problems(self) -> list[str]:
+        """Return a message if the pointer moved back, and for each best model that does not load.
+
+        The models are the one of the pointer in Redis and the one of the last promotion.
+        """
         rows = self._fleet.query(
             "SELECT p.seq, m.sha256 FROM promotions p JOIN models m USING (run, version) "
             "WHERE run = %s ORDER BY seq DESC LIMIT 1",
             NAME,
         )
-        sha256s, wrong = {sha256 for _, sha256 in rows}, []
+        sha256s, problems = {sha256 for _, sha256 in rows}, []
         best = self._pointer()
         if best is not None:
             sha256s.add(best.sha256)
             if best.seq < self._seq:
-                wrong.append(f"the pointer moved back from {self._seq} to {best.seq}")
+                problems.append(f"the pointer moved back from {self._seq} to {best.seq}")
             self._seq = max(self._seq, best.seq)
         folder = ModelFolder(self._fleet.data / "models", NAME)
         for sha256 in sha256s:
             try:
                 ModelSession(folder.read_verified(sha256), spec(NAME))
-            except Exception as error:  # whatever it is, it is the finding
-                wrong.append(f"the model {sha256} does not load: {error}")
-        return wrong
+            except Exception as error:  # any error is a finding
+                problems.append(f"the model {sha256} does not load: {error}")
+        return problems
 
-    def check_at_the_end(self) -> Found:
-        """Compare what is left when nothing plays any more; the stores run."""
+    def check_at_the_end(self) -> Findings:
+        """Do all checks when the services have stopped and only the stores run.
+
+        In addition to ``check``, each finished game must be stored or saved as unfinished, no game
+        may be stored under two uids, and each stored game must replay.
+
+        Raises:
+            psycopg2.Error, KeyError, ZerofleetError: a store does not answer.
+        """
         found = self.check()
         unanswered = self.ledger.finished - self.ledger.answered
         found.gone = len(self._unaccounted(unanswered))
         twice = len(self._fleet.query(GAMES_STORED_TWICE))
         found.twice += twice
-        [(unread,)] = self._fleet.query("SELECT count(*) FROM unreadable_games")
-        for count, what in (
+        [(unreadable,)] = self._fleet.query("SELECT count(*) FROM unreadable_games")
+        for count, problem in (
             (found.gone, "finished games are neither stored nor unfinished"),
             (twice, "games are stored under two uids"),
-            (unread, "stored games do not replay"),
+            (unreadable, "stored games do not replay"),
         ):
             if count:
-                found.broken.append(f"{count} {what}")
+                found.broken.append(f"{count} {problem}")
         return found
 
 
-def _trainer_steps(beats: Sequence[Heartbeat], steps: dict[str, int]) -> bool:
-    """Whether a trainer has made progress since it was first looked at; notes the first looks."""
+def _has_stepped(beats: Sequence[Heartbeat], steps: dict[str, int]) -> bool:
+    """Return whether a trainer has made steps since its first heartbeat here.
+
+    Args:
+        beats: current heartbeats of all services.
+        steps: progress at the first heartbeat by trainer process. New trainers are added.
+    """
     trainers = [beat for beat in beats if beat.service == "trainer"]
     return any(beat.progress > steps.setdefault(beat.worker, beat.progress) for beat in trainers)

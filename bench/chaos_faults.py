@@ -1,8 +1,8 @@
-"""The kinds of faults: each does its harm, undoes it, and says in a few words what it did.
+"""The kinds of faults. Each injects a fault, ends it, and returns a short note about it.
 
-``KINDS`` names them all. A kind gets the fleet, which has settled, and the chance of its round;
-when it returns nothing stands in the fleet's way any more. What this machine cannot do is a
-``CannotError``.
+``KINDS`` maps names to functions. A function gets a fleet that has settled and the round's random
+generator. When it returns, the fleet can work again. It raises ``UnsupportedFaultError`` if this
+machine cannot inject the fault.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ import psutil
 import psycopg2
 
 from bench.chaos_checks import Ledger
-from bench.chaos_fleet import NAME, SERVICES, STORES, HurtFleet, eventually
+from bench.chaos_fleet import NAME, SERVICES, STORES, ChaosFleet, eventually
 from tests.support.half_up import refusing_writes
 from zerofleet.database.connection import connect
 from zerofleet.errors import ZerofleetError
@@ -34,12 +34,12 @@ from zerofleet.local.postgres_cluster import find_programs
 from zerofleet.local.processes import LOOPBACK
 from zerofleet.redis_connection import open_redis
 
-_DISK = "2g"
-_NEW_NAMESPACE = 0x00020000  # CLONE_NEWNS of unshare(2)
-_LEAVE_SECONDS = 10.0
+_DISK_SIZE = "2g"
+_CLONE_NEWNS = 0x00020000  # flag of unshare(2)
+_EXIT_SECONDS = 10.0
 _CLOCKS = {"all clocks": "", "Postgres' clock": "postgres", "Redis' clock": "valkey-server"}
 _JUMPS = (-86_400, -3_600, -60, 60, 3_600, 86_400)  # seconds
-_PIECE = 65_536
+_CHUNK_BYTES = 65_536
 _HEAVY_AT_ONCE = 3
 _HEAVY_QUERIES = (
     "SELECT a FROM generate_series(1, 100000000) AS a ORDER BY -a",  # temporary files
@@ -58,32 +58,36 @@ _FORGED = (
 )
 
 
-class CannotError(ZerofleetError):
-    """This machine, or this user, cannot have the fault; the message says what lacks."""
+class UnsupportedFaultError(ZerofleetError):
+    """This machine or this user cannot inject the fault. The message says what is missing."""
 
 
-Fault = Callable[[HurtFleet, Random], str]
+Fault = Callable[[ChaosFleet, Random], str]
+"""Injects and ends a fault, given the fleet and the round's random generator; returns a note."""
 
 
-def send(number: signal.Signals, target: str, fleet: HurtFleet, chance: Random) -> str:
-    """KILL or TERM a process of a service, a store, ``up``, or all that there are."""
+def send_signal(number: signal.Signals, target: str, fleet: ChaosFleet, chance: Random) -> str:
+    """Send SIGKILL or SIGTERM to a random process of a service or a store, to ``up``, or to all.
+
+    If ``target`` is ``up`` or ``all``, start the fleet again.
+    """
     victims = fleet.processes(target)
     if target in SERVICES:
         victims = [chance.choice(victims)]
-    elif target in STORES:  # the server, or one of Postgres' backends alone
+    elif target in STORES:  # the server, or only one of Postgres' backends
         victims = [chance.choice((victims[0], victims[-1]))]
     for victim in victims:
         with contextlib.suppress(psutil.NoSuchProcess):
             victim.send_signal(number)
-    psutil.wait_procs(victims, _LEAVE_SECONDS)  # or what is settled would be what was before
+    psutil.wait_procs(victims, _EXIT_SECONDS)  # so that settling does not see the old processes
     if target in ("up", "all"):
         fleet.wait()
         fleet.start()
     return ""
 
 
-def freeze(target: str, fleet: HurtFleet, chance: Random) -> str:
-    """STOP a service, a store with all its backends, ``up`` or all; CONT after a while."""
+def freeze(target: str, fleet: ChaosFleet, chance: Random) -> str:
+    """Suspend a process of a service, a whole store, ``up`` or all, and resume it after a while."""
     victims = fleet.processes(target)
     if target in SERVICES:
         victims = [chance.choice(victims)]
@@ -98,8 +102,8 @@ def freeze(target: str, fleet: HurtFleet, chance: Random) -> str:
     return f"{seconds:.0f} s"
 
 
-def wipe_redis(fleet: HurtFleet, chance: Random) -> str:
-    """Empty Redis."""
+def wipe_redis(fleet: ChaosFleet, chance: Random) -> str:
+    """Delete all keys in Redis."""
     del chance
     client, _ = open_redis(fleet.urls()["redis"])
     with contextlib.closing(client):
@@ -107,24 +111,36 @@ def wipe_redis(fleet: HurtFleet, chance: Random) -> str:
     return ""
 
 
-def refuse_writes(code: str, fleet: HurtFleet, chance: Random) -> str:
-    """Have Redis answer and refuse writes for a while; games must come in meanwhile."""
+def refuse_writes(code: str, fleet: ChaosFleet, chance: Random) -> str:
+    """Make Redis answer but refuse writes for a while. Games must be stored in the meantime.
+
+    Args:
+        code: Redis' error: ``READONLY``, ``OOM`` or ``MISCONF``.
+        fleet: the fleet.
+        chance: random generator of the round.
+
+    Raises:
+        NotInTimeError: no game was stored.
+    """
     seconds = chance.uniform(5.0, fleet.longest_stop)
-    began, games = time.monotonic(), fleet.stored_games()
+    start, games = time.monotonic(), fleet.stored_games()
     with refusing_writes(fleet.urls()["redis"], code):
         time.sleep(seconds)
         eventually(lambda: fleet.stored_games() > games, f"games while Redis says {code}")
-    return f"{time.monotonic() - began:.0f} s"
+    return f"{time.monotonic() - start:.0f} s"
 
 
-def burden(fleet: HurtFleet, chance: Random) -> str:
-    """Run the heaviest queries that a visitor's role may send, without the page's limits.
+def run_heavy_queries(fleet: ChaosFleet, chance: Random) -> str:
+    """Run heavy queries with the visitor's role, without the limits of the dashboard.
 
-    Games must come in while the queries run. Postgres may refuse a query or end its connection.
+    Games must be stored while the queries run. Postgres may refuse a query or end its connection.
+
+    Raises:
+        NotInTimeError: no game was stored.
     """
     seconds = chance.uniform(5.0, fleet.longest_stop)
-    began, games = time.monotonic(), fleet.stored_games()
-    deadline = began + seconds
+    start, games = time.monotonic(), fleet.stored_games()
+    deadline = start + seconds
     url = fleet.urls()["visitor"]
     queries = chance.sample(_HEAVY_QUERIES, k=_HEAVY_AT_ONCE)
     visitors = [
@@ -136,10 +152,11 @@ def burden(fleet: HurtFleet, chance: Random) -> str:
     for visitor in visitors:
         visitor.join()
     eventually(lambda: fleet.stored_games() > games, "games while a visitor's queries run")
-    return f"{time.monotonic() - began:.0f} s"
+    return f"{time.monotonic() - start:.0f} s"
 
 
 def _repeat(url: str, query: str, deadline: float) -> None:
+    """Run a query again and again until ``deadline``, a time of ``time.monotonic``."""
     while (left := deadline - time.monotonic()) > 0:
         with (
             contextlib.suppress(psycopg2.Error),
@@ -151,8 +168,14 @@ def _repeat(url: str, query: str, deadline: float) -> None:
         time.sleep(0.1)
 
 
-def forge_run(fleet: HurtFleet, chance: Random) -> str:
-    """Store runs that no version of ours would store, start the fleet again, and remove them."""
+def forge_run(fleet: ChaosFleet, chance: Random) -> str:
+    """Store runs with configurations that no version writes, restart the fleet, and delete them.
+
+    Games must be stored before and after the restart.
+
+    Raises:
+        NotInTimeError: no game was stored, or the fleet does not stop or start.
+    """
     for number, config in enumerate(_FORGED):
         fleet.change(
             "INSERT INTO runs (name, game, config) VALUES (%s, 'tic_tac_toe', %s)",
@@ -171,11 +194,15 @@ def forge_run(fleet: HurtFleet, chance: Random) -> str:
     return f"{len(_FORGED)} runs"
 
 
-def restore_dump(fleet: HurtFleet, chance: Random) -> str:
-    """Dump Postgres while all play, stop a while later, and go on from the dump.
+def restore_dump(fleet: ChaosFleet, chance: Random) -> str:
+    """Dump Postgres during play, stop the fleet, restore the dump, and start the fleet again.
 
-    Games that were acknowledged after the dump are gone with it, and ``Watch.begin_anew`` is to be
-    told; every one that was acknowledged before must have come back.
+    Games that were stored after the dump are lost, so the caller must call ``Watch.reset``. Games
+    that were acknowledged before the dump must be in it.
+
+    Raises:
+        ZerofleetError: an acknowledged game is missing in the dump.
+        subprocess.CalledProcessError: ``pg_dump``, ``psql`` or ``pg_restore`` failed.
     """
     programs, dump = find_programs().folder, fleet.data.parent / "zerofleet.dump"
     lines = fleet.ledger.read_text().splitlines()[fleet.restored_lines :]
@@ -184,48 +211,56 @@ def restore_dump(fleet: HurtFleet, chance: Random) -> str:
     subprocess.run([programs / "pg_dump", "-Fc", f"--file={dump}", url], check=True)
     time.sleep(chance.uniform(1.0, 5.0))
     fleet.stop()
-    with fleet.stores_alone() as running:
+    with fleet.only_stores() as running:
         url = running.database_urls["owner"]
-        anew = (
+        statements = (
             "DROP SCHEMA public CASCADE",
             "CREATE SCHEMA public AUTHORIZATION pg_database_owner",
         )
-        orders = [part for order in anew for part in ("-c", order)]
-        subprocess.run([programs / "psql", "-q", url, *orders], check=True, capture_output=True)
-        whole = ("--single-transaction", "--exit-on-error", f"--dbname={url}")
-        subprocess.run([programs / "pg_restore", *whole, dump], check=True)
+        commands = [part for statement in statements for part in ("-c", statement)]
+        subprocess.run([programs / "psql", "-q", url, *commands], check=True, capture_output=True)
+        options = ("--single-transaction", "--exit-on-error", f"--dbname={url}")
+        subprocess.run([programs / "pg_restore", *options, dump], check=True)
         stored = {uid for (uid,) in fleet.query("SELECT game_uid::text FROM games")}
     dump.unlink()
     if lost := before - stored:
-        raise ZerofleetError(f"{len(lost)} games that the dump must have are not in it")
+        raise ZerofleetError(
+            f"{len(lost)} games were acknowledged before the dump but are not in it"
+        )
     fleet.restored, fleet.restored_lines = stored, len(fleet.ledger.read_text().splitlines())
     fleet.start()
     return f"{len(stored)} games"
 
 
-def fill_disk(fleet: HurtFleet, chance: Random) -> str:
-    """Take all room of the data folder for a while."""
+def fill_disk(fleet: ChaosFleet, chance: Random) -> str:
+    """Fill the data folder's disk for a while, and start ``up`` again if it has ended.
+
+    Raises:
+        UnsupportedFaultError: the data folder is not a small file system of its own.
+    """
     if not fleet.has_own_disk:
-        raise CannotError("only root may mount the small file system that is filled")
+        raise UnsupportedFaultError("run as root on Linux to mount a small file system to fill")
     seconds = chance.uniform(5.0, fleet.longest_stop)
     ballast = fleet.data / "ballast"
     with ballast.open("wb", buffering=0) as file, contextlib.suppress(OSError):
-        os.posix_fallocate(file.fileno(), 0, max(1, shutil.disk_usage(fleet.data).free - _PIECE))
+        os.posix_fallocate(
+            file.fileno(), 0, max(1, shutil.disk_usage(fleet.data).free - _CHUNK_BYTES)
+        )
         file.seek(0, os.SEEK_END)
         while True:
-            file.write(bytes(_PIECE))
+            file.write(bytes(_CHUNK_BYTES))
     deadline = time.monotonic() + seconds
-    # space that the fleet frees in the meantime is taken as well
+    # Space that the fleet frees in the meantime is filled, too.
     while time.monotonic() < deadline:
         with contextlib.suppress(OSError), ballast.open("ab", buffering=0) as file:
-            file.write(bytes(_PIECE))
+            file.write(bytes(_CHUNK_BYTES))
         time.sleep(0.1)
     ballast.unlink()
-    return f"{seconds:.0f} s" + _started_again(fleet)
+    return f"{seconds:.0f} s" + _restart_if_ended(fleet)
 
 
-def _started_again(fleet: HurtFleet) -> str:
-    """A person starts a fleet again that has ended for want of room."""
+def _restart_if_ended(fleet: ChaosFleet) -> str:
+    """Start ``up`` again if it has ended because the disk was full, and return a note about it."""
     if not fleet.has_ended:
         return ""
     fleet.start()
@@ -233,14 +268,15 @@ def _started_again(fleet: HurtFleet) -> str:
 
 
 @contextlib.contextmanager
-def own_disk(folder: Path) -> Generator[bool]:
-    """Make a folder a small file system that nobody else sees; whether that could be done.
+def small_disk(folder: Path) -> Generator[bool]:
+    """Mount a small file system on a folder during the block, and yield whether that worked.
 
-    It goes with this process, however that ends: mounts of a namespace of its own.
+    Only this process and its children see it, because it is in their own mount namespace. So it
+    disappears with them, however they end.
     """
     mounted = False
-    if os.geteuid() == 0 and not ctypes.CDLL(None).unshare(_NEW_NAMESPACE):
-        tmpfs = ["mount", "-t", "tmpfs", "-o", f"size={_DISK},mode=0755", "chaos", str(folder)]
+    if os.geteuid() == 0 and not ctypes.CDLL(None).unshare(_CLONE_NEWNS):
+        tmpfs = ["mount", "-t", "tmpfs", "-o", f"size={_DISK_SIZE},mode=0755", "chaos", str(folder)]
         mounted = all(
             subprocess.run(command, check=False, capture_output=True).returncode == 0
             for command in (["mount", "--make-rprivate", "/"], tmpfs)
@@ -252,19 +288,24 @@ def own_disk(folder: Path) -> Generator[bool]:
             subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
-def jump_clocks(fleet: HurtFleet, chance: Random) -> str:
-    """Start the fleet with clocks that obey us, make them jump three times, and put them right."""
+def jump_clocks(fleet: ChaosFleet, chance: Random) -> str:
+    """Restart the fleet with a false clock, make it jump three times, and restart without it.
+
+    Raises:
+        UnsupportedFaultError: there is no C compiler.
+        NotInTimeError: no game was stored under the false clock.
+    """
     clock, library = fleet.data.parent / "clock", fleet.data.parent / "jumping_clock.so"
     _build(library)
-    whose = chance.choice(sorted(_CLOCKS))
-    told = {"LD_PRELOAD": str(library), "JUMPING_CLOCK": str(clock)}
-    if _CLOCKS[whose]:
-        told["JUMPING_CLOCK_OF"] = _CLOCKS[whose]
+    which = chance.choice(sorted(_CLOCKS))
+    environment = {"LD_PRELOAD": str(library), "JUMPING_CLOCK": str(clock)}
+    if _CLOCKS[which]:
+        environment["JUMPING_CLOCK_OF"] = _CLOCKS[which]
     clock.write_bytes(bytes(8))
     fleet.stop()
-    fleet.start(told)
+    fleet.start(environment)
     games = fleet.stored_games()
-    eventually(lambda: fleet.stored_games() > games, "games under our clock")
+    eventually(lambda: fleet.stored_games() > games, "games under the false clock")
     jumps = [chance.choice(_JUMPS) for _ in range(3)]
     for seconds in jumps:
         with clock.open("r+b") as file:
@@ -274,52 +315,66 @@ def jump_clocks(fleet: HurtFleet, chance: Random) -> str:
     eventually(lambda: fleet.stored_games() > games, "games after the last jump")
     fleet.stop()
     fleet.start()
-    return f"{whose}: " + ", ".join(f"{seconds:+d} s" for seconds in jumps)
+    return f"{which}: " + ", ".join(f"{seconds:+d} s" for seconds in jumps)
 
 
 def _build(library: Path) -> None:
+    """Compile ``jumping_clock.c`` into a shared library."""
     compiler = shutil.which("cc")
     if compiler is None:
-        raise CannotError("there is no C compiler to build bench/jumping_clock.c with")
+        raise UnsupportedFaultError("install a C compiler (cc) to build bench/jumping_clock.c")
     source = Path(__file__).with_name("jumping_clock.c")
     subprocess.run([compiler, "-O2", "-shared", "-fPIC", "-o", library, source], check=True)
 
 
-def second(service: str, fleet: HurtFleet, chance: Random) -> str:
-    """Start one more trainer or evaluator by hand; end it after a while, kindly or not."""
+def start_second(service: str, fleet: ChaosFleet, chance: Random) -> str:
+    """Start a second trainer or evaluator, and stop it after a while with SIGTERM or SIGKILL.
+
+    Raises:
+        NotInTimeError: the second process does not become the leader.
+    """
     before = _epoch(fleet, service)
-    process = fleet.by_hand(service)
+    process = fleet.start_another(service)
     try:
-        eventually(lambda: _epoch(fleet, service) > before, f"the second {service} begins")
+        eventually(lambda: _epoch(fleet, service) > before, f"the second {service} to lead")
         time.sleep(chance.uniform(5.0, 15.0))
-        _end(process, chance)
+        _stop(process, chance)
     finally:
         process.kill()
         process.wait()
-    return f"epoch {before} to {_epoch(fleet, service)}, then it left with {process.returncode}"
+    return f"epoch {before} to {_epoch(fleet, service)}, exit status {process.returncode}"
 
 
-def _epoch(fleet: HurtFleet, role: str) -> int:
+def _epoch(fleet: ChaosFleet, role: str) -> int:
+    """Return the epoch of a role's current leader; 0 if there was none."""
     rows = fleet.query("SELECT epoch FROM fences WHERE run = %s AND role = %s", NAME, role)
     return rows[0][0] if rows else 0
 
 
-def _end(process: subprocess.Popen[bytes], chance: Random) -> None:
-    """As ``up`` ends a service, or at once."""
+def _stop(process: subprocess.Popen[bytes], chance: Random) -> None:
+    """Send SIGTERM, as ``up`` does, or SIGKILL, and wait up to 10 s for the process to exit."""
     process.send_signal(chance.choice((signal.SIGTERM, signal.SIGKILL)))
     with contextlib.suppress(subprocess.TimeoutExpired):
-        process.wait(_LEAVE_SECONDS)
+        process.wait(_EXIT_SECONDS)
 
 
-def partition(server: str, fleet: HurtFleet, chance: Random) -> str:
-    """A third worker whose way to a server stalls for a while; it leaves, kindly or not.
+def partition(server: str, fleet: ChaosFleet, chance: Random) -> str:
+    """Start a third worker, stall its connections to a server for a while, and stop it.
 
-    It may leave while it is apart, but not from Postgres, nor before Postgres has answered for all
-    that it holds: with it would go the games that began and ended meanwhile, of which nobody else
-    knows.
+    A quarter of the workers are stopped while they are cut off, unless the server is Postgres. Only
+    the worker knows games that begin and end while Postgres is cut off. So it is stopped only after
+    Postgres has answered for all games that it holds.
+
+    Args:
+        server: ``postgres``, ``redis`` or ``inference``.
+        fleet: the fleet.
+        chance: random generator of the round.
+
+    Raises:
+        NotInTimeError: the worker does not store games before or after the stall.
     """
     proxy = StallingProxy(fleet.port(server))
-    worker = fleet.by_hand("selfplay", {fleet.port(server): proxy.port})
+    worker = fleet.start_another("selfplay", {fleet.port(server): proxy.port})
     seconds = chance.uniform(5.0, fleet.longest_stop)
     try:
         name = f"{socket.gethostname()}-{worker.pid}"
@@ -329,54 +384,60 @@ def partition(server: str, fleet: HurtFleet, chance: Random) -> str:
         ledger.finished.clear()
         proxy.stall()
         time.sleep(seconds)
-        dies_apart = chance.random() < 0.25 and server != "postgres"
-        if not dies_apart:
+        stop_while_stalled = chance.random() < 0.25 and server != "postgres"
+        if not stop_while_stalled:
             proxy.flow()
             games = fleet.stored_games(name)
             eventually(lambda: fleet.stored_games(name) > games, f"more games of {name}")
             ledger.read()
             held = set(ledger.finished)
-            eventually(lambda: ledger.has_answered(held), f"all that {name} held is stored")
-        _end(worker, chance)
+            eventually(lambda: ledger.has_answered(held), f"answers for all games that {name} held")
+        _stop(worker, chance)
     finally:
         worker.kill()
         worker.wait()
         proxy.close()
-    return f"{seconds:.0f} s" + (", ended apart" if dies_apart else "")
+    return f"{seconds:.0f} s" + (", stopped while cut off" if stop_while_stalled else "")
 
 
 class StallingProxy:
-    """Passes bytes on to a port of this machine; while it stalls none, and tells nobody."""
+    """TCP proxy for a port of this machine that can stall without closing its connections.
+
+    Its own port is ``port``, on the loopback address.
+
+    Args:
+        target: port to which bytes are forwarded.
+    """
 
     def __init__(self, target: int) -> None:
         self._target = target
         self._flows = threading.Event()
         self._flows.set()
         self._sockets: list[socket.socket] = []
-        self._door = socket.create_server((LOOPBACK, 0))
-        self.port: int = self._door.getsockname()[1]
+        self._listener = socket.create_server((LOOPBACK, 0))
+        self.port: int = self._listener.getsockname()[1]
         threading.Thread(target=self._accept, daemon=True).start()
 
     def stall(self) -> None:
-        """Keep every byte that comes from now on, and every new connection waiting."""
+        """Hold back all bytes and new connections from now on."""
         self._flows.clear()
 
     def flow(self) -> None:
-        """Pass on what was kept, and whatever comes."""
+        """Forward what was held back, and everything that follows."""
         self._flows.set()
 
     def close(self) -> None:
-        """End all connections."""
-        for each in (self._door, *self._sockets):
+        """Close the port and all connections."""
+        for each in (self._listener, *self._sockets):
             with contextlib.suppress(OSError):
                 each.shutdown(socket.SHUT_RDWR)
             each.close()
         self._flows.set()
 
     def _accept(self) -> None:
-        with contextlib.suppress(OSError):  # the door is closed
+        with contextlib.suppress(OSError):  # raised when the listener is closed
             while True:
-                here, _ = self._door.accept()
+                here, _ = self._listener.accept()
                 threading.Thread(target=self._connect, args=(here,), daemon=True).start()
 
     def _connect(self, here: socket.socket) -> None:
@@ -388,12 +449,12 @@ class StallingProxy:
             here.close()
             return
         self._sockets.append(there)
-        threading.Thread(target=self._pass_on, args=(there, here), daemon=True).start()
-        self._pass_on(here, there)
+        threading.Thread(target=self._forward, args=(there, here), daemon=True).start()
+        self._forward(here, there)
 
-    def _pass_on(self, source: socket.socket, sink: socket.socket) -> None:
+    def _forward(self, source: socket.socket, sink: socket.socket) -> None:
         with contextlib.suppress(OSError):
-            while content := source.recv(_PIECE):
+            while content := source.recv(_CHUNK_BYTES):
                 self._flows.wait()
                 sink.sendall(content)
         for each in (source, sink):
@@ -404,19 +465,19 @@ class StallingProxy:
 _TARGETS = (*SERVICES, *STORES, "up", "all")
 
 KINDS: dict[str, Fault] = {
-    **{f"KILL {target}": partial(send, signal.SIGKILL, target) for target in _TARGETS},
+    **{f"KILL {target}": partial(send_signal, signal.SIGKILL, target) for target in _TARGETS},
     **{f"STOP {target}": partial(freeze, target) for target in _TARGETS},
-    **{f"TERM {target}": partial(send, signal.SIGTERM, target) for target in _TARGETS},
+    **{f"TERM {target}": partial(send_signal, signal.SIGTERM, target) for target in _TARGETS},
     "Redis wiped": wipe_redis,
     "Redis read-only": partial(refuse_writes, "READONLY"),
     "Redis out of memory": partial(refuse_writes, "OOM"),
     "Redis unable to save": partial(refuse_writes, "MISCONF"),
-    "heaviest queries of a visitor": burden,
+    "heaviest queries of a visitor": run_heavy_queries,
     "forged runs": forge_run,
     "dump restored": restore_dump,
     "disk full": fill_disk,
     "clocks jump": jump_clocks,
-    **{f"two {service}s": partial(second, service) for service in ("trainer", "evaluator")},
+    **{f"two {service}s": partial(start_second, service) for service in ("trainer", "evaluator")},
     **{
         f"worker apart from {server}": partial(partition, server)
         for server in (*STORES, "inference")

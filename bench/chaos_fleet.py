@@ -1,4 +1,4 @@
-"""A fleet of ``zerofleet up`` that is to be hurt: how it starts, where its processes are."""
+"""A fleet for fault injection: start and stop ``zerofleet up``, find its processes and stores."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ SERVICES = ("selfplay", "inference", "trainer", "evaluator", "dashboard")
 COMPUTING = ("selfplay", "inference", "trainer")
 WORKERS = 2
 STORES = {"postgres": "postgres", "redis": "valkey-server"}
-"""Name of the program of each store."""
+"""Program of each store by the store's name."""
 
-# Small enough that a model is published and judged every few seconds; the trainer takes so little
-# of each game that self-play, which would fill the disk, seldom waits for it.
+# With these sizes a model is published and evaluated every few seconds. Self-play pauses when it is
+# far ahead of the trainer, or it would fill the disk. With few samples per position it seldom does.
 _SMALL = (
     "preset=plain",
     "rating.games=0",
@@ -62,26 +62,31 @@ _STOP_SECONDS = 120.0
 
 
 class NotInTimeError(ZerofleetError):
-    """Something that must happen has not."""
+    """A condition did not become true before its timeout."""
 
 
 def eventually(condition: Callable[[], object], what: str, seconds: float = 120.0) -> None:
-    """Wait for a condition.
+    """Wait until a condition is true.
+
+    Args:
+        condition: is called about ten times per second.
+        what: noun phrase for the error message, such as "more games".
+        seconds: timeout.
 
     Raises:
-        NotInTimeError: it did not hold in time; the message names what was waited for.
+        NotInTimeError: the condition is not true after ``seconds``.
     """
     deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > deadline:
-            raise NotInTimeError(f"not in {seconds:g} s: {what}")
+            raise NotInTimeError(f"timed out after {seconds:g} s waiting for {what}")
         time.sleep(0.1)
 
 
-def let_others_pass(processes: Iterable[psutil.Process]) -> None:
-    """Lower the priority of busy processes, so that starting ones, and rounds, take less time.
+def lower_priority(processes: Iterable[psutil.Process]) -> None:
+    """Lower the priority of busy processes, so that other processes start faster.
 
-    Linux knows a priority for each thread, and, between sessions, one for each of its autogroups.
+    Linux has a priority for each thread, and one for each autogroup, which is a session.
     """
     for process in processes:
         with contextlib.suppress(psutil.Error, OSError):
@@ -91,12 +96,13 @@ def let_others_pass(processes: Iterable[psutil.Process]) -> None:
             Path(f"/proc/{process.pid}/autogroup").write_text(str(_NICE), encoding="ascii")
 
 
-class HurtFleet:
-    """A fleet with two workers in a folder of its own, and the workers' ledger beside it.
+class ChaosFleet:
+    """A fleet with two workers and its own data folder.
 
     Args:
-        folder: made by the caller; the data folder is ``folder/data``.
-        longest_stop: seconds that a stopped process stands still at most.
+        folder: existing folder for the data folder ``data``, the workers' audit file ``ledger`` and
+            the output ``up.log``.
+        longest_stop: the longest duration of a fault in seconds, such as a SIGSTOP.
     """
 
     def __init__(self, folder: Path, longest_stop: float = 30.0) -> None:
@@ -105,65 +111,74 @@ class HurtFleet:
         self.log = folder / "up.log"
         self.longest_stop = longest_stop
         self.has_own_disk = False
-        """Whether the data folder is a small file system that may be filled."""
+        """Whether the data folder is a small file system of its own, which a fault may fill."""
         self.restored: set[str] = set()
-        """The games that the last dump brought back ..."""
+        """Uids of the games in Postgres after the last dump was restored."""
         self.restored_lines = 0
-        """... and how many lines the ledger had then."""
+        """Number of lines in the ledger when the last dump was restored."""
         self._up: subprocess.Popen[bytes] | None = None
-        self._alone: Running | None = None
+        self._stores: Running | None = None
 
     def start(self, environment: dict[str, str] | None = None) -> None:
-        """Start ``zerofleet up``; it goes on where it was.
+        """Start ``zerofleet up``, which resumes the run, and wait for the stores.
+
+        Returns also if ``up`` ends before its stores run.
 
         Args:
-            environment: of it and of all that it starts, beside our own.
+            environment: environment variables to add to ours, for ``up`` and its children.
 
         Raises:
-            NotInTimeError: its stores are not up in time.
+            NotInTimeError: the stores are not up within 120 s.
         """
         audit = {"ZEROFLEET_SELFPLAY_AUDIT": str(self.ledger)}
         settings = [part for setting in _SMALL for part in ("--set", setting)]
-        where = ["up", str(RUN_FILE), "--data", str(self.data), "--workers", str(WORKERS)]
+        arguments = ["up", str(RUN_FILE), "--data", str(self.data), "--workers", str(WORKERS)]
         with self.log.open("ab") as output:
             self._up = subprocess.Popen(
-                [sys.executable, "-P", "-m", "zerofleet.cli", *where, *settings],
+                [sys.executable, "-P", "-m", "zerofleet.cli", *arguments, *settings],
                 env={**os.environ, **audit, **(environment or {})},
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
-        eventually(lambda: self.has_ended or self.urls(), "the stores are up", _START_SECONDS)
+        eventually(lambda: self.has_ended or self.urls(), "the stores", _START_SECONDS)
 
     @property
     def process(self) -> psutil.Process:
-        """``zerofleet up`` itself."""
+        """Process of ``zerofleet up``."""
         assert self._up is not None
         return psutil.Process(self._up.pid)
 
     @property
     def has_ended(self) -> bool:
-        """Whether ``up`` has ended."""
+        """Whether ``up`` has ended or was never started."""
         return self._up is None or self._up.poll() is not None
 
     def wait(self) -> int:
-        """Wait until ``up`` has ended; its exit status.
+        """Wait until ``up`` has ended.
+
+        Returns:
+            Its exit status; negative for the signal that ended it.
 
         Raises:
-            NotInTimeError: it has not in time.
+            NotInTimeError: it has not ended after 120 s.
         """
-        eventually(lambda: self.has_ended, "`up` ends", _STOP_SECONDS)
+        eventually(lambda: self.has_ended, "the end of `up`", _STOP_SECONDS)
         assert self._up is not None
         return self._up.wait()
 
     def stop(self) -> int:
-        """End it as a person does; its exit status."""
+        """Stop ``up`` with SIGINT, as Ctrl-C does, and return its exit status.
+
+        Raises:
+            NotInTimeError: it has not ended after 120 s.
+        """
         if not self.has_ended:
             self.process.send_signal(signal.SIGINT)
         return self.wait()
 
     def kill(self) -> None:
-        """End whatever is left of it."""
+        """Kill all processes of the fleet."""
         for process in {*(() if self.has_ended else self.family()), *self.left_over()}:
             with contextlib.suppress(psutil.Error):
                 process.kill()
@@ -171,25 +186,34 @@ class HurtFleet:
             self._up.wait()
 
     def left_over(self) -> list[psutil.Process]:
-        """Processes on this machine that belong to the fleet's folder."""
-        place = str(self.data)
+        """Return the processes of this machine that name the fleet's data folder or ledger.
+
+        The command line or the variable ``ZEROFLEET_SELFPLAY_AUDIT`` names it. Zombies and this
+        process do not count.
+        """
+        data = str(self.data)
         found = []
         for process in psutil.process_iter():
             with contextlib.suppress(psutil.Error, OSError):
                 is_ours = process.pid != os.getpid() and process.status() != psutil.STATUS_ZOMBIE
                 words = [*process.cmdline(), process.environ().get("ZEROFLEET_SELFPLAY_AUDIT", "")]
-                if is_ours and any(place in word or str(self.ledger) in word for word in words):
+                if is_ours and any(data in word or str(self.ledger) in word for word in words):
                     found.append(process)
         return found
 
     def family(self) -> list[psutil.Process]:
-        """``up`` and all that runs under it."""
+        """Return ``up`` and all its descendants; empty if ``up`` has ended."""
         with contextlib.suppress(psutil.NoSuchProcess):
             return [self.process, *self.process.children(recursive=True)]
         return []
 
     def processes(self, name: str) -> list[psutil.Process]:
-        """Return the processes of a service or a store, the server first; of ``up``; or all."""
+        """Return the processes with a name.
+
+        Args:
+            name: a service, a store, ``up``, or ``all`` for the whole fleet. The server process of
+                a store comes first.
+        """
         if name == "up":
             return [self.process]
         if name == "all":
@@ -203,9 +227,9 @@ class HurtFleet:
         return found
 
     def urls(self) -> dict[str, str]:
-        """Where the stores are: Postgres by role, and ``redis``; empty while none runs."""
-        if self._alone is not None:
-            return {**self._alone.database_urls, "redis": self._alone.redis_url}
+        """Return Postgres' URL by role, and Redis' as ``redis``; empty while no store runs."""
+        if self._stores is not None:
+            return {**self._stores.database_urls, "redis": self._stores.redis_url}
         with contextlib.suppress(OSError, ValueError, AssertionError, psutil.Error):
             running = json.loads((self.data / "running.json").read_text())
             if running["pid"] == self.process.pid:
@@ -213,35 +237,41 @@ class HurtFleet:
         return {}
 
     @contextlib.contextmanager
-    def stores_alone(self) -> Generator[Running]:
-        """The stores of a fleet that was stopped, for as long as this is entered."""
-        with joined(DataFolder.open(self.data), "chaos") as self._alone:
-            try:
-                yield self._alone
-            finally:
-                self._alone = None
-
-    def query(self, text: str, *values: object) -> list[tuple[Any, ...]]:
-        """Rows of a query to Postgres, as its owner.
+    def only_stores(self) -> Generator[Running]:
+        """Run the stores of a stopped fleet, without services, during the block.
 
         Raises:
-            psycopg2.Error, KeyError: it does not answer.
+            ConfigError: another command uses the data folder and does not become ready.
+        """
+        with joined(DataFolder.open(self.data), "chaos") as self._stores:
+            try:
+                yield self._stores
+            finally:
+                self._stores = None
+
+    def query(self, text: str, *values: object) -> list[tuple[Any, ...]]:
+        """Run a query in Postgres as the database's owner, and return its rows.
+
+        Raises:
+            psycopg2.Error: Postgres does not answer, or the query fails.
+            KeyError: no store runs.
         """
         with self._executed(text, values) as cursor:
             return cursor.fetchall()
 
     def change(self, text: str, *values: object) -> None:
-        """Run a statement in Postgres, as its owner, and commit it.
+        """Run a statement in Postgres as the database's owner, and commit it.
 
         Raises:
-            psycopg2.Error, KeyError: Postgres does not answer.
+            psycopg2.Error: Postgres does not answer, or the statement fails.
+            KeyError: no store runs.
         """
         with self._executed(text, values):
             pass
 
     @contextlib.contextmanager
     def _executed(self, text: str, values: Sequence[object]) -> Generator[Any]:
-        """Run a statement as Postgres' owner; it is committed when the block ends."""
+        """Run a statement as the database's owner, and commit it at the end of the block."""
         with (
             contextlib.closing(connect(self.urls()["owner"])) as connection,
             connection,
@@ -251,26 +281,34 @@ class HurtFleet:
             yield cursor
 
     def stored_games(self, worker: str | None = None) -> int:
-        """Games of self-play, or of one worker, that Postgres has; 0 while it does not answer."""
-        whose = "worker = %s" if worker else "kind = 'selfplay'"
+        """Return the number of stored games; 0 while Postgres does not answer.
+
+        Args:
+            worker: counts the games of this worker; None for all games of self-play.
+        """
+        condition = "worker = %s" if worker else "kind = 'selfplay'"
         with contextlib.suppress(psycopg2.Error, KeyError):
             values = [worker] if worker else []
-            [(count,)] = self.query(f"SELECT count(*) FROM games WHERE {whose}", *values)
+            [(count,)] = self.query(f"SELECT count(*) FROM games WHERE {condition}", *values)
             return count
         return 0
 
-    def by_hand(self, service: str, ports: dict[int, int] | None = None) -> subprocess.Popen[bytes]:
-        """Start one more of a service, as a person would, with what the running one was told.
+    def start_another(
+        self, service: str, ports: dict[int, int] | None = None
+    ) -> subprocess.Popen[bytes]:
+        """Start one more process of a service, with the environment of a running one.
 
         Args:
-            service: one of it runs.
-            ports: of the addresses that it is told: the one to take in place of another.
+            service: a service that runs.
+            ports: ports to replace in the addresses of Postgres, Redis and inference: the new port
+                by the old one.
         """
-        told = self.processes(service)[0].environ()
-        told["ZEROFLEET_METRICS_ADDRESS"] = f"{LOOPBACK}:{free_port()}"
+        environment = self.processes(service)[0].environ()
+        environment["ZEROFLEET_METRICS_ADDRESS"] = f"{LOOPBACK}:{free_port()}"
         for key in ("ZEROFLEET_DATABASE_URL", "ZEROFLEET_REDIS_URL", "ZEROFLEET_INFERENCE_ADDRESS"):
             for old, new in (ports or {}).items():
-                told[key] = told[key].replace(f"{LOOPBACK}:{old}", f"{LOOPBACK}:{new}")
+                value = environment[key]
+                environment[key] = value.replace(f"{LOOPBACK}:{old}", f"{LOOPBACK}:{new}")
         with (self.data / "logs" / f"{service}-by-hand.log").open("ab") as output:
             return subprocess.Popen(
                 [
@@ -280,27 +318,27 @@ class HurtFleet:
                     f"zerofleet.services.{service}",
                     str(self.data / "run.toml"),
                 ],
-                env=told,
+                env=environment,
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
 
-    def last_words(self) -> str:
-        """The last lines that ``up`` wrote."""
+    def last_lines(self) -> str:
+        """Return the last three lines that ``up`` printed, joined by slashes."""
         return " / ".join(self.log.read_text(errors="replace").splitlines()[-3:])
 
     def port(self, store: str) -> int:
-        """The port of ``postgres``, ``redis`` or ``inference``."""
+        """Return the port that workers use for ``postgres``, ``redis`` or ``inference``."""
         key = {"postgres": "DATABASE_URL", "redis": "REDIS_URL", "inference": "INFERENCE_ADDRESS"}
-        told = self.processes("selfplay")[0].environ()[f"ZEROFLEET_{key[store]}"]
-        found = re.search(rf"{re.escape(LOOPBACK)}:(\d+)", told)
-        assert found is not None, store
-        return int(found.group(1))
+        address = self.processes("selfplay")[0].environ()[f"ZEROFLEET_{key[store]}"]
+        match = re.search(rf"{re.escape(LOOPBACK)}:(\d+)", address)
+        assert match is not None, store
+        return int(match.group(1))
 
     def adoptions(self) -> int:
-        """Games that workers took over so far, as they wrote in their logs."""
+        """Return how many games workers have adopted so far, by their logs."""
         texts = [log.read_text(errors="replace") for log in self.data.glob("logs/selfplay*.log")]
         lines = [line for text in texts for line in text.splitlines() if "games_adopted" in line]
-        found = [re.search(r"games\"?[=:] ?(\d+)", line) for line in lines]
-        return sum(int(match.group(1)) for match in found if match)
+        matches = [re.search(r"games\"?[=:] ?(\d+)", line) for line in lines]
+        return sum(int(match.group(1)) for match in matches if match)

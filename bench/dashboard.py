@@ -8,7 +8,8 @@ inference server whose network does nothing. It opens each page in Chromium, and
 of each statement in Postgres' log. Last, it measures the service's CPU time with several open
 pages.
 
-``--fill-only FOLDER`` stops when the database is filled. Needs Debian's package ``chromium``.
+``--fill-only FOLDER`` stops when the database is filled. The measurement needs Debian's package
+``chromium``.
 """
 
 from __future__ import annotations
@@ -89,7 +90,7 @@ _SAMPLES = {
 
 
 class PageFaultError(ZerofleetError):
-    """A page does not open, its address is unknown, or the dashboard does not start."""
+    """A page does not open, its path has an unknown parameter, or the dashboard does not start."""
 
 
 def main(argv: Sequence[str] | None = None) -> None:

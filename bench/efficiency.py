@@ -69,7 +69,9 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     """Parse the command line."""
     found = parser("bench.efficiency", __doc__)
     found.set_defaults(seconds=1.8)
-    found.add_argument("--precision", choices=PRECISIONS, default="fp32")
+    found.add_argument(
+        "--precision", choices=PRECISIONS, default="fp32", help="precision of the model [fp32]"
+    )
     found.add_argument("--model", type=Path, help="model file in fp32 [random weights]")
     found.add_argument(
         "--simulations", type=positive(int), help="simulations per move [the game's workload]"

@@ -1,8 +1,9 @@
-"""All measurements of one machine with a GPU, within a time limit, as one JSON file.
+"""Run all measurements of a machine with a GPU within a time limit.
 
-``python -m bench.gpu FOLDER --seconds 400`` runs the parts one after the other. Each has its own
-limit. If a part fails, takes too long or has no time left, its error says so, and the next part
-runs. ``scripts/gpu_check.sh`` calls it; ``FOLDER/gpu.json`` has all rows.
+``python -m bench.gpu FOLDER --seconds 400`` runs the parts one after the other, each with its own
+time limit. If a part fails, takes too long or has no time left, its result has an error, and the
+next part runs. ``FOLDER/gpu.json`` has the rows of all parts. ``scripts/gpu_check.sh`` runs this
+benchmark.
 """
 
 from __future__ import annotations
@@ -24,17 +25,17 @@ from rich.table import Table
 from bench.report import WIDTH, Row, positive
 
 ROOT = Path(__file__).resolve().parents[1]
-_STOP_SECONDS = 20.0
-_LEAST_SECONDS = 20.0  # with less time left a part does not begin
+_STOP_SECONDS = 20.0  # from SIGTERM to SIGKILL
+_MIN_SECONDS = 20.0  # a part does not start with less time left
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A benchmark.
+    """One benchmark with its arguments.
 
     Args:
         command: module and arguments, after ``python -m``.
-        limit: the most seconds that it may take.
+        limit: time limit in seconds.
     """
 
     command: tuple[str, ...]
@@ -43,7 +44,14 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class PartResult:
-    """The rows of a part, or the error if it has none."""
+    """Result of a part.
+
+    Args:
+        command: module and arguments.
+        seconds: time that the part took.
+        rows: the rows that it printed, also if it failed later.
+        error: error message; empty if the part succeeded.
+    """
 
     command: str
     seconds: float
@@ -55,7 +63,7 @@ def parts(workers: int) -> list[Part]:
     """Return the parts, the most important first.
 
     Args:
-        workers: self-play workers of a whole run.
+        workers: number of self-play workers in ``bench.loop``.
     """
     return [
         _train("connect_four", "4x48", 40),
@@ -63,7 +71,7 @@ def parts(workers: int) -> list[Part]:
         _train("chess", "10x128", 60),
         _loop("connect_four", "4x48", workers, 90, "trainer.min_positions=2000"),
         _loop("go9", "10x128", workers, 100, "search.num_simulations=64"),
-        # Few simulations, or no game would end within the limit.
+        # With more simulations, no game would end within the limit.
         _loop("chess", "10x128", workers, 110, "search.num_simulations=16"),
         *(
             Part((*_efficiency(game), "--precision", precision), 60)
@@ -100,7 +108,7 @@ def _efficiency(game: str) -> tuple[str, ...]:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Measure, and write the file after each part."""
+    """Run the parts, write the file after each, and print a table at the end."""
     options = parse(argv)
     folder: Path = options.folder
     folder.mkdir(parents=True, exist_ok=True)
@@ -108,27 +116,38 @@ def main(argv: Sequence[str] | None = None) -> None:
     for part in parts(max(1, (os.cpu_count() or 1) - 2)):
         done.append(measured(part, deadline - time.monotonic()))
         print(f"{done[-1].seconds:5.0f} s  {done[-1].command}  {done[-1].error}", flush=True)
-        found = {"gpu": gpu_name(), "cores": os.cpu_count(), "parts": [asdict(d) for d in done]}
-        (folder / "gpu.json").write_text(json.dumps(found, indent=1))
+        parts_done = [asdict(result) for result in done]
+        content = {"gpu": gpu_name(), "cores": os.cpu_count(), "parts": parts_done}
+        (folder / "gpu.json").write_text(json.dumps(content, indent=1))
     show(done)
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
-    """Return the options of the command line."""
-    found = argparse.ArgumentParser(
+    """Parse the command line."""
+    parser = argparse.ArgumentParser(
         prog="python -m bench.gpu",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    found.add_argument("folder", type=Path, help="for gpu.json")
-    found.add_argument("--seconds", type=positive(float), default=400.0, help="for all parts [400]")
-    return found.parse_args(argv)
+    parser.add_argument("folder", type=Path, help="folder for gpu.json")
+    parser.add_argument(
+        "--seconds", type=positive(float), default=400.0, help="time limit of all parts [400]"
+    )
+    return parser.parse_args(argv)
 
 
 def measured(part: Part, left: float) -> PartResult:
-    """Run a part within its limit and the time that is left."""
+    """Run a part until it ends or a time limit ends it.
+
+    Args:
+        part: the part.
+        left: seconds left for all parts. With fewer than 20 the part does not run.
+
+    Returns:
+        The part's result. This function does not raise if the part fails.
+    """
     command = " ".join(part.command)
-    if left < _LEAST_SECONDS:
+    if left < _MIN_SECONDS:
         return PartResult(command, 0.0, error="not measured: no time left")
     start, limit = time.monotonic(), min(part.limit, left)
     process = subprocess.Popen(
@@ -140,16 +159,16 @@ def measured(part: Part, left: float) -> PartResult:
         start_new_session=True,
     )
     try:
-        output, complaint = process.communicate(timeout=limit)
-        lines = complaint.split("\r")[-1].strip().splitlines()
+        output, errors = process.communicate(timeout=limit)
+        lines = errors.split("\r")[-1].strip().splitlines()
         error = "" if process.returncode == 0 else lines[-1] if lines else "failed"
     except subprocess.TimeoutExpired:
-        output, error = _ended(process), f"not measured: it took longer than {limit:.0f} s"
+        output, error = _stop(process), f"not measured: it took longer than {limit:.0f} s"
     return PartResult(command, round(time.monotonic() - start, 1), rows_of(output), error)
 
 
-def _ended(process: subprocess.Popen[str]) -> str:
-    """End a part and its whole fleet; return what it printed."""
+def _stop(process: subprocess.Popen[str]) -> str:
+    """Stop a part, if need be with its process group, and return its standard output."""
     process.terminate()
     try:
         return process.communicate(timeout=_STOP_SECONDS)[0]
@@ -159,12 +178,12 @@ def _ended(process: subprocess.Popen[str]) -> str:
 
 
 def rows_of(output: str) -> list[Row]:
-    """Return the lines that are JSON objects."""
+    """Return the JSON objects of the lines that begin with ``{``."""
     return [json.loads(line) for line in output.splitlines() if line.startswith("{")]
 
 
 def gpu_name() -> str | None:
-    """Return the name of the first GPU and its driver; None without nvidia-smi."""
+    """Return name, driver version and memory of each GPU, a line each; None without nvidia-smi."""
     command = [
         "nvidia-smi",
         "--query-gpu=name,driver_version,memory.total",
@@ -177,7 +196,7 @@ def gpu_name() -> str | None:
 
 
 def show(done: Sequence[PartResult]) -> None:
-    """Print a table of the main figures."""
+    """Print a table with the main figures and the errors of all parts."""
     table = Table(title=gpu_name() or "no GPU")
     for heading in ("part", "path", "figure", "value"):
         table.add_column(heading, justify="right" if heading == "value" else "left")

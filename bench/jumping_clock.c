@@ -1,9 +1,12 @@
-// A clock that jumps, for programs that are started with LD_PRELOAD (bench/chaos_faults.py).
+// A library for LD_PRELOAD that makes the wall clock of programs jump (bench/chaos_faults.py).
 //
-// The file that JUMPING_CLOCK names holds the seconds by which the clock of the wall is ahead, as
-// one int64; whoever writes it makes all clocks jump at once. JUMPING_CLOCK_OF names the one program
-// that obeys; unset, all do. The monotonic clock stays as it is, as when an administrator sets the
-// time. (libfaketime 0.9.10 does more, and Python 3.11 cannot sleep under it.)
+// Environment variables:
+// - JUMPING_CLOCK is a file with one int64 in the machine's byte order: the seconds by which the
+//   wall clock is ahead. Writing it makes the clocks of all programs jump at the same time.
+// - JUMPING_CLOCK_OF is the name of the only program whose clock jumps; unset: all programs.
+//
+// The monotonic clock does not jump, as when an administrator sets the time. We do not use
+// libfaketime, because Python 3.11 cannot sleep under version 0.9.10.
 
 #define _GNU_SOURCE
 #include <errno.h>
@@ -17,7 +20,7 @@
 #include <time.h>
 #include <unistd.h>
 
-static const volatile int64_t* ahead;  // seconds; null: the clock is right
+static const volatile int64_t* ahead;  // seconds; null: the clock does not jump
 
 __attribute__((constructor)) static void open_clock(void) {
     const char* path = getenv("JUMPING_CLOCK");

@@ -9,10 +9,10 @@ from uuid import uuid4
 import psycopg2
 import pytest
 
-from bench.chaos import Result, fault_of, parse, read_rows, shared_out, show
+from bench.chaos import Result, fault_of, parse, read_rows, share_rounds, show
 from bench.chaos_checks import Ledger, Watch
 from bench.chaos_faults import KINDS, StallingProxy
-from bench.chaos_fleet import NAME, HurtFleet
+from bench.chaos_fleet import NAME, ChaosFleet
 from zerofleet.database import Database
 from zerofleet.errors import ConfigError
 from zerofleet.redis_connection import open_redis
@@ -47,8 +47,8 @@ def test_what_is_missing_twice_or_moved_back_is_seen(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     where = {"owner": database_url, "redis": valkey_url}
-    monkeypatch.setattr(HurtFleet, "urls", lambda self: where)
-    fleet = HurtFleet(tmp_path)
+    monkeypatch.setattr(ChaosFleet, "urls", lambda self: where)
+    fleet = ChaosFleet(tmp_path)
     watch = Watch(fleet)
     assert watch.check().broken == []
     lost = uuid4()
@@ -90,20 +90,20 @@ def test_rounds_of_another_seed_are_not_gone_on_with(
     ]
     assert ["", "Redis wiped", "1", "1,234", *"0000", "1.5", "1.5", "1 of 1", ""] in cells
     assert ["", "all", "2", "2,468", *"0000", "1.5", "1.5", "1 of 2", ""] in cells
-    with pytest.raises(ConfigError, match="is of the seed 7: give --seed"):
+    with pytest.raises(ConfigError, match="has rounds of seed 7: pass that --seed"):
         read_rows(out, 8)
     with pytest.raises(SystemExit):
         parse(["--kinds", "no such kind"])
 
 
 def test_fleets_side_by_side_share_the_rounds_and_have_seeds_and_files_of_their_own() -> None:
-    shares = shared_out(parse(["--rounds", "10", "--seed", "7", "--fleets", "3"]))
+    shares = share_rounds(parse(["--rounds", "10", "--seed", "7", "--fleets", "3"]))
     assert [(share.seed, share.rounds, share.out.name) for share in shares] == [
         (7, 4, "chaos-7.jsonl"),
         (8, 3, "chaos-8.jsonl"),
         (9, 3, "chaos-9.jsonl"),
     ]
-    [one] = shared_out(parse(["--rounds", "10", "--out", "rounds.jsonl"]))
+    [one] = share_rounds(parse(["--rounds", "10", "--out", "rounds.jsonl"]))
     assert (one.rounds, one.out.name) == (10, "rounds.jsonl")
     with pytest.raises(SystemExit):
         parse(["--fleets", "2", "--out", "rounds.jsonl"])
