@@ -99,7 +99,7 @@ def measure(
         cursor.execute("SET statement_timeout = 0; SELECT count(*) FROM positions")
         [(positions,)] = cursor.fetchall()
     before = family_cpu_seconds(pid_of(postgres))
-    began = time.monotonic()
+    start = time.monotonic()
     arguments = ["--folder", str(files), "--database-url", postgres.url("console")]
     arguments += ["--format", *command.split()]
     child = subprocess.Popen(
@@ -108,7 +108,7 @@ def measure(
     )
     _, status, used = os.wait4(child.pid, 0)
     child.returncode = os.waitstatus_to_exitcode(status)
-    seconds = time.monotonic() - began
+    seconds = time.monotonic() - start
     if child.returncode:
         raise ExportFailedError(
             f"zerofleet export --format {command} failed with status {child.returncode}"
