@@ -91,6 +91,7 @@ class SgfGame:
     black: str = ""
     white: str = ""
     resigned: bool = False  # by the player to move after the last action
+    forfeited: bool = False  # by the player to move, such as after an illegal move
     comments: Sequence[str] = ()  # comments of the first plies
     values: Sequence[float | None] = ()  # before each ply, for the first player, in [-1, 1]
     root: dict[str, str] = field(default_factory=dict[str, str])  # further properties
@@ -220,8 +221,8 @@ def _set_up(played: SgfGame, size: int) -> Node:
 
 def _result(played: SgfGame, end: State) -> str:
     """Return RE: with the margin for Go, if the rules say it; empty for an unfinished game."""
-    if played.resigned:
-        return f"{_COLOURS[1 - end.to_play]}+R"
+    if played.resigned or played.forfeited:
+        return f"{_COLOURS[1 - end.to_play]}+{'F' if played.forfeited else 'R'}"
     if played.result is None:
         if not end.is_terminal:
             return ""

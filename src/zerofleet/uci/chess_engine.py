@@ -168,11 +168,9 @@ class ChessEngine:
 
     async def _go(self, words: Sequence[str]) -> None:
         await self._drop_search()
-        try:
-            limits = parse_go(words)
-        except UciError as error:  # the controller waits for a move in any case
+        limits, errors = parse_go(words)
+        for error in errors:
             self.complain(error)
-            limits = SearchLimits()
         if self._refusal:
             self._say(f"info string no search: {self._refusal}\n")
         elif self._state.is_terminal:
