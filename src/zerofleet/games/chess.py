@@ -6,6 +6,9 @@ import math
 
 from zerofleet.games.go import base_name
 
+CLAIMED_ENDINGS = ("repetition", "50-move rule", "maximum length")
+"""Ends of the game that chess programs wait for a player to claim, or do not know."""
+
 # Leela Chess Zero's conversion (its option ScoreType, value "centipawn"): a value of 0.5 is 0.9
 # pawns, 0.9 is 5.5 and 0.99 is 40.
 _CENTIPAWN_SCALE = 90.0
