@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from zerofleet.games.go import base_name
+from zerofleet.games.game_specs import base_name
 
 CLAIMED_ENDINGS = ("repetition", "50-move rule", "maximum length")
 """Ends of the game that chess programs wait for a player to claim, or do not know."""

@@ -22,7 +22,8 @@ from sgfmill import sgf_grammar
 from zerofleet_core import State, game_spec
 
 from zerofleet.errors import ConfigError, IllegalActionError, InvalidRequestError
-from zerofleet.games.go import EMPTY, GoBoard, GoRules, base_name, diagram, go_score, is_go
+from zerofleet.games.game_specs import base_name
+from zerofleet.games.go import EMPTY, GoBoard, GoRules, diagram, go_score, is_go
 from zerofleet.games.notation import play_as, whole_number
 
 _GM = {"go": "1", "othello": "2"}
