@@ -643,10 +643,10 @@ def page_links(
         more: further parameters of the query.
     """
     if not first:
-        ui.link("newest", visit.link(path, **more)).classes("zf-link")
+        ui.link("Newest", visit.link(path, **more)).classes("zf-link")
     if len(rows) > most:
         before = getattr(rows[most - 1], key)
-        ui.link("older", visit.link(path, **more, before=before)).classes("zf-link")
+        ui.link("Older", visit.link(path, **more, before=before)).classes("zf-link")
 
 
 def rated_every(run: ShownRun) -> int:

@@ -332,11 +332,14 @@ class GameView:
         with ui.element("div").classes("zf-panel-head"):
             page_heading(self._walked.title)
             kind = MATCH_KINDS.get(self._walked.kind)
+            how = "forfeit" if played.forfeit else REASONS.get(played.reason, played.reason)
             ui.label(
                 f"{sentence(self._result if kind is None else f'{kind}: {self._result}')} "
-                f"by {REASONS.get(played.reason, played.reason)}, "
+                f"by {how}, "
                 f"{len(self._walked.actions)} plies, {played.finished_at:%Y-%m-%d %H:%M} UTC"
             ).classes("zf-note")
+            if played.forfeit:
+                ui.label(sentence(played.forfeit)).classes("zf-note zf-wrap")
             if played.start:
                 ui.label(f"From the position {played.start}").classes("zf-note zf-wrap")
 

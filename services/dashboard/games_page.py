@@ -356,10 +356,10 @@ def _list(visit: Visit, chosen: GameFilter, page: GamePage, *, first: bool) -> N
             ui.label(f"None of the {page.looked:,} games checked matches.").classes("zf-empty")
         with ui.element("div").classes("zf-tools"):
             if not first:
-                ui.link("newest", visit.link("/games", **chosen.parameters())).classes("zf-link")
+                ui.link("Newest", visit.link("/games", **chosen.parameters())).classes("zf-link")
             if page.before is not None:
                 ui.link(
-                    "older",
+                    "Older",
                     visit.link("/games", **replace(chosen).parameters(), before=page.before),
                 ).classes("zf-link")
             if page.looked >= MOST_LOOKED_AT:

@@ -43,6 +43,7 @@ MATCH_COLUMNS = (
     TableColumn("kind", "Kind"),
     TableColumn("player", "Player"),
     TableColumn("opponent", "Opponent"),
+    TableColumn("simulations", "Simulations", figure=True),
     TableColumn("record", "Won / drawn / lost", figure=True),
     TableColumn("score", "Score", figure=True),
     TableColumn("pairs", "Pairs", optional=True),
@@ -120,6 +121,7 @@ def match_row(visit: Visit, row: Any) -> dict[str, Any]:  # noqa: ANN401  a row 
         "kind": MATCH_KINDS[row.kind],
         **_player(visit, "player", row.player),
         **_player(visit, "opponent", row.opponent),
+        "simulations": f"{row.num_simulations:,}",
         **gate_cells(row),
     }
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
@@ -17,6 +16,7 @@ from zerofleet_core import SearchConfig
 
 from zerofleet.client import AsyncModel
 from zerofleet.config import RunConfig
+from zerofleet.cpus import usable_cpus
 from zerofleet.database import EvaluatorDatabase, MatchGame, ModelName
 from zerofleet.errors import (
     IncompatibleModelError,
@@ -85,7 +85,7 @@ class Players:
     def __init__(self, context: EvaluatorContext, model: AsyncModel) -> None:
         self._context = context
         self._model = model
-        self._thinking = asyncio.Semaphore(os.cpu_count() or 1)
+        self._thinking = asyncio.Semaphore(usable_cpus())
 
     async def predictor(self, streams: AsyncExitStack, name: ModelName) -> Predictor:
         """Connect to one exact model, over a stream that ends with ``streams``."""

@@ -54,7 +54,7 @@ def test_games_as_python_chess_reads_them(
     assert list(whole.actions) == records[0].columns.action.tolist()
     assert list(resigned.actions) == records[1].columns.action.tolist()
     assert resigned.result == records[1].result
-    assert resigned.tags["Termination"] == "resignation"
+    assert resigned.tags["Termination"] == whole.tags["Termination"] == "normal"
 
     source = io.StringIO(text)
     assert chess.pgn.read_game(source) is not None
@@ -96,11 +96,15 @@ def test_each_game_has_its_format() -> None:
     }
 
 
-@pytest.mark.parametrize("color", [0, 1])
-def test_the_players_of_a_match_have_their_names(
-    database_url: str, run_file: Path, records: list[GameRecord], color: int
+@pytest.mark.parametrize(
+    ("color", "forfeit"), [(0, None), (1, None), (1, "forfeit at ply 7: 'e9' is not a move")]
+)
+def test_a_game_of_a_match_has_its_players_and_its_end(
+    database_url: str, run_file: Path, records: list[GameRecord], color: int, forfeit: str | None
 ) -> None:
     record = random_record(9, GAME, model_version=3)
+    if forfeit is not None:
+        record = resigned_record(9, 7, GAME)
     versions = record.columns.model_version.copy()
     versions[1 - color :: 2] = 0  # those of the engine
     record = changed(record, model_version=versions)
@@ -112,8 +116,9 @@ def test_the_players_of_a_match_have_their_names(
         match = database.open_match(
             "small", "trial", "3", engine, games=2, num_simulations=10, seed=1, epoch=epoch
         )
-        games = [MatchGame(0, color, record)]
+        games = [MatchGame(0, color, record, forfeit)]
         database.record_match_games("small", "e", match.match_id, games, epoch=epoch)
     [game] = read_pgn(wrote(run_file, "--last", 1, "--database-url", database_url), GAME)
     players = game.tags["White"], game.tags["Black"]
     assert players == (("small 3", engine) if color == 0 else (engine, "small 3"))
+    assert game.tags["Termination"] == ("normal" if forfeit is None else "rules infraction")

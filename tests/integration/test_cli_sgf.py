@@ -180,7 +180,20 @@ def test_a_stored_name_imports_nothing(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.syspath_prepend(tmp_path)
     now = datetime.now(UTC)
     played = PlayedGame(
-        uuid4(), "python:hostile:Game", "selfplay", 1, None, 0, "rules", now, "", "", None, None, []
+        uuid4(),
+        "python:hostile:Game",
+        "selfplay",
+        1,
+        None,
+        0,
+        "rules",
+        now,
+        "",
+        "",
+        None,
+        None,
+        None,
+        [],
     )
     with pytest.raises(ConfigError, match="SGF is for go and othello"):
         sgf_of_game("r", played)

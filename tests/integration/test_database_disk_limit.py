@@ -14,6 +14,7 @@ from tests.support.databases import (
     NO_ENGINES_BEFORE_1008,
     NO_EXAM_GROUPS_BEFORE_1009,
     NO_GIVEN_GAMES_BEFORE_1011,
+    NO_MATCH_SIMULATIONS_BEFORE_1014,
     NO_OWN_LOSSES_BEFORE_1010,
     NO_RESTARTS_BEFORE_1013,
     NO_STARTS_BEFORE_1007,
@@ -266,6 +267,7 @@ def test_a_database_of_the_revision_before_gets_the_columns(database_url: str) -
             # With the functions and views that read it, which a migration makes again.
             ask(database, f"ALTER TABLE position_needs DROP COLUMN {column} CASCADE")
         for statement in (
+            *NO_MATCH_SIMULATIONS_BEFORE_1014,
             *NO_RESTARTS_BEFORE_1013,
             *NO_CLASSES_BEFORE_1012,
             *NO_GIVEN_GAMES_BEFORE_1011,

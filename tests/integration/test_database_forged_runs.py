@@ -16,6 +16,7 @@ from tests.support.databases import (
     NO_ENGINES_BEFORE_1008,
     NO_EXAM_GROUPS_BEFORE_1009,
     NO_GIVEN_GAMES_BEFORE_1011,
+    NO_MATCH_SIMULATIONS_BEFORE_1014,
     NO_OWN_LOSSES_BEFORE_1010,
     NO_RESTARTS_BEFORE_1013,
     NO_STARTS_BEFORE_1007,
@@ -110,6 +111,7 @@ def test_a_database_that_holds_faulty_runs_starts_and_says_so(
     ask(database, "UPDATE definitions SET digest = 'other'")
     ask(database, "UPDATE alembic_version SET version_num = '1003'")
     for statement in (
+        *NO_MATCH_SIMULATIONS_BEFORE_1014,
         *NO_RESTARTS_BEFORE_1013,
         *NO_CLASSES_BEFORE_1012,
         *NO_GIVEN_GAMES_BEFORE_1011,

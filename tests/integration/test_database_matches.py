@@ -1,5 +1,6 @@
 """A match is its rows: stored once for each place, counted again by whoever asks."""
 
+import functools
 from datetime import timedelta
 from uuid import UUID
 
@@ -11,7 +12,6 @@ from tests.support.random_records import changed, random_record
 from zerofleet.config import check_anchor, run_from_values
 from zerofleet.database import Database, MatchGame, MatchRow
 from zerofleet.errors import (
-    ConfigError,
     IncompatibleModelError,
     RecordRejectedError,
     StaleEpochError,
@@ -235,13 +235,26 @@ def test_two_players_have_one_trial_that_may_grow(database: Database, epoch: int
     assert len(database.matches("test", "trial")) == 1
 
 
-def test_a_trial_keeps_its_number_of_simulations(database: Database, epoch: int) -> None:
+def test_a_trial_with_other_simulations_is_another_match(database: Database, epoch: int) -> None:
     first = trial(database, epoch, "2", "1")
-    with pytest.raises(ConfigError, match="began with 50 simulations a move"):
-        database.open_match(
-            "test", "trial", "2", "1", games=8, num_simulations=80, seed=7, epoch=epoch
-        )
-    assert database.matches("test", "trial") == [first]  # not longer either
+    deep = functools.partial(
+        database.open_match,
+        *("test", "trial", "2", "1"),
+        num_simulations=80,
+        seed=7,
+        epoch=epoch,
+        rated=False,
+    )
+    second = deep(games=2)
+    assert second.num_simulations == 80
+    longer = deep(games=4)
+    assert (longer.match_id, longer.games) == (second.match_id, 4)
+    assert database.matches("test", "trial") == [first, longer]
+    play(database, longer, *((i, color, again(DRAWN, 2 * i + color)) for i, color in PLACES))
+    assert database.player_results("test") == []
+    play(database, first, *((i, color, again(DRAWN, 8 + 2 * i + color)) for i, color in PLACES))
+    players = [(each.player, each.opponent) for each in database.player_results("test")]
+    assert players == [("1", "2"), ("2", "1")]
 
 
 @pytest.mark.parametrize(

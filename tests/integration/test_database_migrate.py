@@ -19,6 +19,7 @@ from tests.support.databases import (
     NO_ENGINES_BEFORE_1008,
     NO_EXAM_GROUPS_BEFORE_1009,
     NO_GIVEN_GAMES_BEFORE_1011,
+    NO_MATCH_SIMULATIONS_BEFORE_1014,
     NO_OWN_LOSSES_BEFORE_1010,
     NO_RESTARTS_BEFORE_1013,
     NO_STARTS_BEFORE_1007,
@@ -62,6 +63,7 @@ def test_tables_of_the_first_revision_get_what_they_lack(database_url: str) -> N
         database_url,
         "ALTER TABLE train_metrics DROP COLUMN soft_policy_loss CASCADE",  # and of the view
         "ALTER TABLE games DROP COLUMN opening_plies CASCADE",
+        *NO_MATCH_SIMULATIONS_BEFORE_1014,
         *NO_RESTARTS_BEFORE_1013,
         *NO_CLASSES_BEFORE_1012,
         *NO_GIVEN_GAMES_BEFORE_1011,

@@ -73,6 +73,13 @@ NO_CLASSES_BEFORE_1012 = tuple(
 """Statements that forbid the players that revision 1012 allows."""
 NO_RESTARTS_BEFORE_1013 = ("DROP TABLE restarts CASCADE",)  # and the function that reads it
 """Statements that take away what revision 1013 added."""
+NO_MATCH_SIMULATIONS_BEFORE_1014 = (
+    "ALTER TABLE matches DROP COLUMN rated CASCADE",  # and the views of rated games
+    "DROP INDEX matches_once",
+    "CREATE UNIQUE INDEX matches_once ON matches "
+    "(run, kind, player, opponent, md5(coalesce(openings, ''))) WHERE kind <> 'gate'",
+)
+"""Statements that take away what revision 1014 added."""
 
 
 class DatabaseTemplate:

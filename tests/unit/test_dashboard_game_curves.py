@@ -61,6 +61,7 @@ def walked(
         start="",
         first_player=None,
         second_player=None,
+        forfeit=None,
         plies=plies,
     )
     numbers = tuple(range(len(plies)))

@@ -113,6 +113,12 @@ def test_what_is_known_of_a_game_is_written() -> None:
     assert (root.get("PB"), root.get("PW"), root.get("GN")) == ("run 3", "run ]2", "x")
 
 
+def test_a_forfeit_is_no_resignation() -> None:
+    text = sgf.write(sgf.SgfGame(GO, [6, 25], resigned=True, forfeited=True))
+    assert "RE[W+F]" in text
+    assert sgf.read(text, GO).result == -1
+
+
 def test_an_unfinished_game_has_no_result() -> None:
     assert "RE" not in sgf.write(sgf.SgfGame(GO, [6]))
 

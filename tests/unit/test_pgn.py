@@ -91,6 +91,29 @@ def test_what_cannot_be_read(text: str, complaint: str) -> None:
     assert complaint in str(error.value)
 
 
+KNIGHTS = "1. Nf3 Nf6 2. Ng1 Ng8 3. Nf3 Nf6 4. Ng1 Ng8"
+
+
+@pytest.mark.parametrize(
+    ("moves", "result", "plies"),
+    [
+        (f"{KNIGHTS} 1/2-1/2", 0, 8),  # a player claimed the draw
+        (KNIGHTS, None, 8),
+        (f"{KNIGHTS} 5. e4 e5 6. Qh5 1-0", 1, 7),
+        (f"{KNIGHTS} 5. e4 *", None, 7),
+        (f"{KNIGHTS} 0-1", -1, 7),  # lost on time
+    ],
+)
+def test_a_game_that_went_on_after_a_third_repetition(
+    moves: str, result: int | None, plies: int
+) -> None:
+    found = only(moves)
+    assert (found.result, len(found.actions)) == (result, plies)
+    long_game = only(moves, "chess(max_length=8)")
+    assert len(long_game.actions) == plies
+    assert State(CHESS, found.actions).is_terminal == (plies == 8)
+
+
 def test_the_games_before_a_broken_one_are_read() -> None:
     games = read_pgn("1. e4 *\n\n1. e5 *", CHESS)
     assert names(next(games)) == "e2e4"

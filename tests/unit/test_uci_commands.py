@@ -18,22 +18,34 @@ from zerofleet.uci.commands import (
 )
 
 
+def limits_of(words: str) -> SearchLimits:
+    limits, errors = parse_go(words.split())
+    assert not errors
+    return limits
+
+
 def test_limits_of_a_search() -> None:
-    assert parse_go([]) == SearchLimits()
-    assert parse_go(["nodes", "500", "depth", "3"]) == SearchLimits(nodes=500, depth=3)
-    assert parse_go(["infinite", "searchmoves", "e2e4", "d2d4", "ponder"]) == SearchLimits(
+    assert limits_of("") == SearchLimits()
+    assert limits_of("nodes 500 depth 3") == SearchLimits(nodes=500, depth=3)
+    assert limits_of("infinite searchmoves e2e4 d2d4 ponder") == SearchLimits(
         is_infinite=True, search_moves=("e2e4", "d2d4"), is_ponder=True
     )
-    clock = ["wtime", "60000", "btime", "1000", "winc", "2000", "movestogo", "5"]
-    assert parse_go(clock) == SearchLimits(clocks=(60.0, 1.0), increments=(2.0, 0.0), moves_to_go=5)
-    assert parse_go(["strange", "movetime", "250"]) == SearchLimits(move_seconds=0.25)
-    assert parse_go(["wtime", "-30", "btime", "40"]).clocks == (0.0, 0.04)
+    clock = "wtime 60000 btime 1000 winc 2000 movestogo 5"
+    assert limits_of(clock) == SearchLimits(
+        clocks=(60.0, 1.0), increments=(2.0, 0.0), moves_to_go=5
+    )
+    assert limits_of("strange movetime 250") == SearchLimits(move_seconds=0.25)
+    assert limits_of("wtime -30 btime 40").clocks == (0.0, 0.04)
 
 
-@pytest.mark.parametrize("words", ["nodes", "wtime x", "movetime 1e3", "depth " + "9" * 20])
-def test_wrong_numbers(words: str) -> None:
-    with pytest.raises(UciError, match="give a whole number"):
-        parse_go(words.split())
+@pytest.mark.parametrize(
+    "wrong", ["nodes", "wtime x", "winc 1.5", "movetime 1e3", "depth " + "9" * 20]
+)
+def test_a_wrong_number_drops_its_limit_alone(wrong: str) -> None:
+    limits, [error] = parse_go(["btime", "1000", *wrong.split(), "movestogo", "5"])
+    assert limits == SearchLimits(clocks=(None, 1.0), moves_to_go=5)
+    word, _, number = wrong.partition(" ")
+    assert str(error) == f"go {word} '{number}': give a whole number"
 
 
 def test_time_of_a_move() -> None:

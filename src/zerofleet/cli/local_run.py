@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
-import os
 import re
 import shlex
 import shutil
@@ -24,6 +23,7 @@ from zerofleet.best_pointer import BestPointer
 from zerofleet.cli.run_figures import progress
 from zerofleet.cli.terminal import echo, interruptible, stop_event
 from zerofleet.config import RunConfig, TrainerSection
+from zerofleet.cpus import usable_cpus
 from zerofleet.database import Database, Origin, migrate
 from zerofleet.errors import ConfigError, StoreUnavailableError, ZerofleetError
 from zerofleet.fleet.figures import InferenceFigures, TrainerFigures
@@ -747,7 +747,7 @@ class LocalRun:
         games = self._run.selfplay.engines * self._run.selfplay.games_per_engine
         self._progress.say(
             f"self-play: {counted(self._workers, 'worker')}, {counted(games, 'game')} per worker, "
-            f"on a machine with {counted(os.cpu_count() or 1, 'CPU core')}"
+            f"on a machine with {counted(usable_cpus(), 'CPU core')}"
         )
 
     def _report_services(self, services: Sequence[ServiceState]) -> None:

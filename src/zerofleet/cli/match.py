@@ -44,6 +44,10 @@ def match(
     games: Annotated[
         int, typer.Option(min=2, max=10_000, help="Games, in pairs with colours swapped.")
     ] = 40,
+    simulations: Annotated[
+        int | None,
+        typer.Option(min=1, max=1_000_000, help="Simulations per move [rating.num_simulations]."),
+    ] = None,
     openings: Annotated[
         Path | None,
         typer.Option(
@@ -66,15 +70,18 @@ def match(
     a running evaluator must allow the programs and classes of the last three. If one player names a
     precision, a version without one means fp32.
 
-    The running evaluator plays the games between its other matches, at rating.num_simulations. For
-    a stopped run, the command starts an evaluator until the games are played, unless --no-wait is
-    given. The evaluator skips a match that it cannot play, with the reason.
+    The running evaluator plays the games between its other matches. For a stopped run, the command
+    starts an evaluator until the games are played, unless --no-wait is given. The evaluator skips a
+    match that it cannot play, with the reason.
 
     Repeat the command to resume a match, to show its games, or to try a skipped match again. A
     larger number of games adds to the games that were played.
 
     Openings are random unless --openings names a book. Each position of the book is played twice,
     in the order of the file. A match with another book is another match.
+
+    Games count for the ratings unless --simulations differs from rating.num_simulations, or a
+    player names a precision. A match with another number of simulations is another match.
 
     If ZEROFLEET_DATABASE_URL is set, as in the containers of a fleet, the match belongs to that
     fleet. The command needs the evaluator's rights, so run it in the evaluator's container.
@@ -88,13 +95,14 @@ def match(
             raise ConfigError("--database-url needs the run file too, for the name of the run")
         run = load_run(run_file)
         url = logged_in(database_url, password_file)
-        _play(run, names, games, url, wait, book=_book(run, openings))
+        _play(run, names, games, url, wait, book=_book(run, openings), simulations=simulations)
         return
     if in_fleet(data):
         settings = fleet_settings(run_file)
         # The evaluator's user of Redis, which is ours here, reads no heartbeats.
         run = load_run(settings.run_file)
-        _play(run, names, games, settings.database_url, wait, book=_book(run, openings))
+        book = _book(run, openings)
+        _play(run, names, games, settings.database_url, wait, book=book, simulations=simulations)
         return
     folder = chosen_folder(data, run_file)
     with joined(folder, "match") as running:
@@ -104,7 +112,7 @@ def match(
         evaluator = None
         if running.inference_address is None and wait:
             evaluator = partial(evaluating, folder, running, _programs(names))
-        _play(run, names, games, url, wait, redis_url, evaluator, book)
+        _play(run, names, games, url, wait, redis_url, evaluator, book, simulations)
 
 
 def _book(run: RunConfig, path: Path | None) -> list[str]:
@@ -152,6 +160,7 @@ def _play(
     redis_url: str | None = None,
     evaluator: _Evaluator | None = None,
     book: Sequence[str] = (),
+    simulations: int | None = None,
 ) -> None:
     """Open the test match, wait for its games, and show the result.
 
@@ -161,6 +170,7 @@ def _play(
         evaluator: starts an evaluator for the match and yields a function that raises when it has
             ended; None: the run has its own.
         book: start positions of the games, each for two; empty: random openings.
+        simulations: simulations per move; None: as in rating games.
     """
     from zerofleet.database import Database
 
@@ -173,7 +183,7 @@ def _play(
         database.wait_ready(5.0)
         for name in names:
             _check_model(database, run.name, name)
-        trial = _open(database, run, names, games, book)
+        trial = _open(database, run, names, games, book, simulations)
         try:
             if wait and _games_to_play(database, trial):
                 with evaluator() if evaluator else nullcontext(None) as check:
@@ -207,7 +217,12 @@ def _programs(names: tuple[str, str]) -> list[str]:
 
 
 def _open(
-    database: Database, run: RunConfig, names: tuple[str, str], games: int, book: Sequence[str]
+    database: Database,
+    run: RunConfig,
+    names: tuple[str, str],
+    games: int,
+    book: Sequence[str],
+    simulations: int | None,
 ) -> MatchRow:
     """Open the match with the running evaluator's epoch, which must not be fenced off."""
     from zerofleet.database import match_seed
@@ -225,10 +240,11 @@ def _open(
                 "trial",
                 *names,
                 games=games + games % 2,
-                num_simulations=run.rating.num_simulations,
+                num_simulations=simulations or run.rating.num_simulations,
                 seed=match_seed(run.seed, "trial", *names),
                 epoch=epoch,
                 openings=book,
+                rated=simulations in (None, run.rating.num_simulations),
             )
         except StaleEpochError:
             if database.evaluator_epoch(run.name) == epoch:

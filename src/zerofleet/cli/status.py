@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import time
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ import typer
 from zerofleet.cli.run_options import DataOption, RunFile, chosen_folder, fleet_settings, in_fleet
 from zerofleet.cli.serving import tell_of_damage
 from zerofleet.cli.terminal import echo
+from zerofleet.cpus import usable_cpus
 from zerofleet.errors import StoreUnavailableError
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ class _Watched:
         if self.of_fleet and not services:
             address = None
         # On a single machine, its cores are the limit.
-        cores = None if self.of_fleet else os.cpu_count()
+        cores = None if self.of_fleet else usable_cpus()
         advice = monitor.advice(cores) if address and is_heard else None
         if as_json:
             values = status_values(

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import asdict
 from typing import Any
 
 from zerofleet.config import RunConfig
+from zerofleet.cpus import usable_cpus
 from zerofleet.database import MatchGame
 from zerofleet.exam import (
     ENDINGS,
@@ -99,7 +99,7 @@ async def play_anchors(
     plies = run.evaluator.opening_plies
     openings, starts = random_openings(game, plies, games // 2, run.seed)
     places = [(opening, colour) for opening in range(len(openings)) for colour in (0, 1)]
-    thinking = asyncio.Semaphore(os.cpu_count() or 1)
+    thinking = asyncio.Semaphore(usable_cpus())
     found: Results = []
     for name in names:
         played: list[MatchGame] = []

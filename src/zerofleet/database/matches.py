@@ -17,7 +17,7 @@ from sqlalchemy import Connection, Row, text
 
 from zerofleet.database.connection import ConnectionPool
 from zerofleet.database.finished_games import Submission, encode_submissions
-from zerofleet.errors import ConfigError, RecordRejectedError, StaleEpochError
+from zerofleet.errors import RecordRejectedError, StaleEpochError
 from zerofleet.records import GameRecord
 from zerofleet.verdict import GateRule, Grounds, Pair
 
@@ -61,10 +61,10 @@ _COLUMNS = (
 _OPEN = """
 INSERT INTO matches (
     run, kind, player, opponent, games, num_simulations, seed, epoch, threshold, test, sprt_elo0,
-    sprt_elo1, sprt_error, draws_only, openings
+    sprt_elo1, sprt_error, draws_only, openings, rated
 ) VALUES (
     :run, :kind, :player, :opponent, :games, :num_simulations, :seed, :epoch, :threshold, :test,
-    :sprt_elo0, :sprt_elo1, :sprt_error, :draws_only, :openings
+    :sprt_elo0, :sprt_elo1, :sprt_error, :draws_only, :openings, :rated
 ) ON CONFLICT DO NOTHING
 """
 # A pairing of the rating pool and a trial may be extended to more games. A trial that was left out
@@ -73,12 +73,14 @@ _EXTEND = """
 UPDATE matches SET games = greatest(games, :games), left_out = NULL, epoch = :epoch
 WHERE run = :run AND kind = :kind AND player = :player AND opponent = :opponent
     AND openings IS NOT DISTINCT FROM :openings
+    AND (kind <> 'trial' OR num_simulations = :num_simulations)
     AND kind <> 'gate' AND (games < :games OR left_out IS NOT NULL)
 """
 _OPENED = f"""
 SELECT {_COLUMNS} FROM matches WHERE verdict IS NULL
     AND run = :run AND kind = :kind AND player = :player AND opponent = :opponent
     AND openings IS NOT DISTINCT FROM :openings
+    AND (kind <> 'trial' OR num_simulations = :num_simulations)
 """
 MATCH = f"SELECT {_COLUMNS} FROM matches WHERE match_id = :match_id"
 """Query for ``match_of``."""
@@ -251,13 +253,13 @@ class Matches(ConnectionPool):
         epoch: int,
         rule: GateRule | None = None,
         openings: Sequence[str] = (),
+        rated: bool = True,
     ) -> MatchRow:
         """Begin a match, or continue the one that these players have begun.
 
         A gate's match continues until it has a verdict. Two players have one match for rating and
-        one trial; a call with more games extends it. A trial keeps the number of simulations that
-        it began with, and one that was left out is tried again. A trial with other openings is
-        another match.
+        one trial; a call with more games extends it. A trial that was left out is tried again. A
+        trial with other openings or another number of simulations is another match.
 
         Args:
             kind: purpose of the match.
@@ -269,11 +271,12 @@ class Matches(ConnectionPool):
             epoch: the evaluator's fence epoch.
             rule: rule of a gate; None for other kinds.
             openings: start positions of a trial, each for two games; empty: drawn by the seed.
+            rated: whether the games count for ratings; only a trial's may not. An existing match
+                stays as it is.
 
         Raises:
             StaleEpochError: another evaluator has taken over.
             IncompatibleModelError: the files of a player were deleted.
-            ConfigError: the trial of these players was begun with other simulations.
         """
         sprt = rule.sprt_elo if rule else None
         values = {
@@ -292,17 +295,12 @@ class Matches(ConnectionPool):
             "sprt_error": rule.sprt_error if rule and sprt else None,
             "draws_only": rule.draws_only if rule else None,
             "openings": "\n".join(openings) or None,
+            "rated": rated,
         }
         with self._transaction() as connection:
             connection.execute(text(_OPEN), values)
             connection.execute(text(_EXTEND), values)
-            row = connection.execute(text(_OPENED), values).one()
-            if kind == "trial" and row.num_simulations != num_simulations:
-                raise ConfigError(
-                    f"the trial of {player} against {opponent} began with {row.num_simulations} "
-                    f"simulations a move: set rating.num_simulations = {row.num_simulations}"
-                )
-            return match_of(row)
+            return match_of(connection.execute(text(_OPENED), values).one())
 
     def matches(self, run: str, kind: MatchKind = "gate") -> list[MatchRow]:
         """Return every match of a run of this kind, oldest first."""

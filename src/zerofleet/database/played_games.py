@@ -23,7 +23,7 @@ _COLUMNS = """
 SELECT g.game_uid, r.game, g.kind, g.first_model, g.second_model, g.result, g.reason,
     g.finished_at, g.moves, g.start,
     CASE mg.color WHEN 0 THEN m.player ELSE m.opponent END AS first_player,
-    CASE mg.color WHEN 0 THEN m.opponent ELSE m.player END AS second_player
+    CASE mg.color WHEN 0 THEN m.opponent ELSE m.player END AS second_player, mg.remark
 FROM games AS g JOIN runs AS r ON r.name = g.run
 LEFT JOIN match_games AS mg ON mg.game_uid = g.game_uid
 LEFT JOIN matches AS m ON m.match_id = mg.match_id
@@ -77,6 +77,7 @@ class PlayedGame:
     start: str  # start position; empty: the usual one
     first_player: str | None  # player of a match, such as "12" or "gnugo:5"; None: no match
     second_player: str | None
+    forfeit: str | None  # why the player to move lost by forfeit; None: no forfeit
     plies: Sequence[PlayedPly]  # empty if the searches were deleted
 
 
@@ -204,6 +205,7 @@ def sgf_of_game(run: str, played: PlayedGame) -> str:
             black=_player(run, played.first_player, played.first_model),
             white=_player(run, played.second_player, played.second_model),
             resigned=played.reason == "resign",
+            forfeited=played.forfeit is not None,
             comments=_comments(played),
             values=_values(played),
             root={
@@ -237,13 +239,20 @@ def pgn_of_game(run: str, played: PlayedGame) -> str:
                 "Date": played.finished_at.date().isoformat().replace("-", "."),
                 **players,
                 "GameId": str(played.game_uid),
-                **({"Termination": "resignation"} if played.reason == "resign" else {}),
+                "Termination": _termination(played),
             },
             resigned=played.reason == "resign",
             values=_values(played),
             result=_adjudicated(played),
         )
     )
+
+
+def _termination(played: PlayedGame) -> str:
+    """Return the value of PGN's tag "Termination" (section 9.8.1 of the standard)."""
+    if played.forfeit is not None:
+        return "rules infraction"
+    return "adjudication" if played.reason == "adjudicated" else "normal"
 
 
 SGF = RecordFormat("sgf", "application/x-go-sgf", require_sgf, sgf_of_game)

@@ -9,13 +9,13 @@ the margins.
 from __future__ import annotations
 
 import asyncio
-import os
 import statistics
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
 from zerofleet.config import RunConfig
+from zerofleet.cpus import usable_cpus
 from zerofleet.database import MatchGame
 from zerofleet.errors import ConfigError
 from zerofleet.games import State
@@ -109,7 +109,7 @@ async def play_gnu_go(
         played.extend(finished)
 
     player = SearchPlayer(predictor, match_search(run.search, num_simulations))
-    thinking = asyncio.Semaphore(os.cpu_count() or 1)
+    thinking = asyncio.Semaphore(usable_cpus())
     at_once = min(_PAIRS_AT_ONCE, max(1, run.inference.max_batch_rows // 2))
     places = [(opening, colour) for opening in range(len(openings)) for colour in (0, 1)]
     for begin in range(0, len(places), 2 * at_once):

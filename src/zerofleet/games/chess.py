@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import math
 
-from zerofleet.games.go import base_name
+from zerofleet.games.game_specs import base_name
+
+CLAIMED_ENDINGS = ("repetition", "50-move rule", "maximum length")
+"""Ends of the game that chess programs wait for a player to claim, or do not know."""
 
 # Leela Chess Zero's conversion (its option ScoreType, value "centipawn"): a value of 0.5 is 0.9
 # pawns, 0.9 is 5.5 and 0.99 is 40.

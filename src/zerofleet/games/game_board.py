@@ -25,8 +25,7 @@ from zerofleet_core import State
 
 from zerofleet.errors import ConfigError
 from zerofleet.games.chess_board import CapturedPieces, captured_pieces, checked_king
-from zerofleet.games.game_specs import outside_rules, spec
-from zerofleet.games.go import base_name
+from zerofleet.games.game_specs import base_name, outside_rules, spec
 from zerofleet.games.notation import player_names
 from zerofleet.games.python_game import ClassRules
 

@@ -28,6 +28,11 @@ def names() -> list[str]:
     return sorted(zerofleet_core.game_names())
 
 
+def base_name(game: str) -> str:
+    """Return a game's name without its rules, such as ``go`` for ``go(size=9)``."""
+    return game.partition("(")[0]
+
+
 def spec(name: str) -> GameSpec:
     """Return the sizes of a game: actions, observation, longest game, symmetries.
 
@@ -42,7 +47,7 @@ def spec(name: str) -> GameSpec:
     """
     if is_outside(name):
         outside_rules(name)
-    elif name.partition("(")[0] not in names():
+    elif base_name(name) not in names():
         raise ConfigError(_unknown(name))
     try:
         return zerofleet_core.game_spec(name)
@@ -53,7 +58,7 @@ def spec(name: str) -> GameSpec:
 
 def _unknown(name: str) -> str:
     known = names()
-    family = name.partition("(")[0]
+    family = base_name(name)
     nearest = difflib.get_close_matches(family.lower(), known, n=1, cutoff=0.5)
     hint = f"did you mean {nearest[0]!r}? " if nearest else ""
     kinds = ", ".join([*known, *KINDS])

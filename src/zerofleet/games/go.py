@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from zerofleet_core import State, game_spec
 
 from zerofleet.errors import ConfigError
+from zerofleet.games.game_specs import base_name
 
 _KOMI = 7.5  # the core's default for a name without komi
 EMPTY = -1
@@ -57,11 +58,6 @@ class GoRules:
 def is_go(game: str) -> bool:
     """Return whether a game is Go."""
     return base_name(game) == "go"
-
-
-def base_name(game: str) -> str:
-    """Return a game's name without its rules."""
-    return game.partition("(")[0]
 
 
 def _settings(game: str) -> dict[str, str]:

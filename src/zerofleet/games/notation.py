@@ -10,8 +10,7 @@ from zerofleet_core import State, game_spec
 
 from zerofleet.errors import ConfigError, IllegalActionError
 from zerofleet.games.chess import is_chess
-from zerofleet.games.game_specs import outside_rules, spec
-from zerofleet.games.go import base_name
+from zerofleet.games.game_specs import base_name, outside_rules, spec
 from zerofleet.games.python_game import UNNAMED_PLAYERS, raise_failure_in
 
 _SHOWN = 200  # characters of a person's text in messages
@@ -182,7 +181,7 @@ def why_illegal(state: State, action: int, word: str) -> str:
         action: illegal there.
         word: the action as the person wrote it.
     """
-    family = state.game.partition("(")[0]
+    family = base_name(state.game)
     if family == "connect_four":
         return f"column {word} is full"
     if family in _ACTIONS_ARE_POINTS:

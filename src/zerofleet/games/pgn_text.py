@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from zerofleet_core import State
 
 from zerofleet.errors import ConfigError, InvalidRequestError
-from zerofleet.games.chess import centipawns, is_chess, is_chess960
+from zerofleet.games.chess import CLAIMED_ENDINGS, centipawns, is_chess, is_chess960
 from zerofleet.games.notation import move_numbers
 
 MAX_CHARACTERS = 1 << 26
@@ -115,6 +115,9 @@ def read_pgn(
 ) -> Iterator[ReadPgn]:
     """Yield the games of a file, one after another.
 
+    People may play on after a third repetition, or after another end that a player must claim. Such
+    a game is read up to the move before.
+
     Args:
         text: contents of the file.
         game: chess with its rules; each game of the file must have the same.
@@ -150,10 +153,15 @@ def _read_game(reader: _PgnText, game: str) -> ReadPgn:
     except ValueError as error:
         raise InvalidRequestError(f"line {line} of the PGN: {error}") from error
     actions: list[int] = []
+    result = _RESULTS.get(tags.get("Result", "*"))  # a file may end without a result
+    went_on = False
     for word, where in reader.read_moves():
         if word in _RESULTS:
             result = _RESULTS[word]
-            return ReadPgn(game, tuple(actions), start, tags, result, line)
+            continue
+        if actions and state.ending in CLAIMED_ENDINGS:
+            went_on = True
+            continue
         try:
             action = state.string_to_action(word)
             state.apply(action)
@@ -164,8 +172,10 @@ def _read_game(reader: _PgnText, game: str) -> ReadPgn:
                 f"line {where} of the PGN, move {number} of {mover}: '{word[:20]}' {_why(state)}"
             ) from error
         actions.append(action)
-    # A file may end without a result.
-    return ReadPgn(game, tuple(actions), start, tags, _RESULTS.get(tags.get("Result", "*")), line)
+    ended_otherwise = went_on or result not in (None, state.result)
+    if actions and state.ending in CLAIMED_ENDINGS and ended_otherwise:
+        actions.pop()  # without the last move the game is open, so the file's result can count
+    return ReadPgn(game, tuple(actions), start, tags, result, line)
 
 
 def _why(state: State) -> str:

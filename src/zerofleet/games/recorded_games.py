@@ -18,7 +18,8 @@ from zerofleet_core import State
 from zerofleet.errors import ConfigError, IllegalActionError, InvalidRequestError
 from zerofleet.games import sgf
 from zerofleet.games.chess import is_chess
-from zerofleet.games.go import base_name, is_go
+from zerofleet.games.game_specs import base_name
+from zerofleet.games.go import is_go
 from zerofleet.games.notation import parse_actions, player_names
 from zerofleet.games.pgn_text import read_pgn
 

@@ -22,7 +22,8 @@ from sgfmill import sgf_grammar
 from zerofleet_core import State, game_spec
 
 from zerofleet.errors import ConfigError, IllegalActionError, InvalidRequestError
-from zerofleet.games.go import EMPTY, GoBoard, GoRules, base_name, diagram, go_score, is_go
+from zerofleet.games.game_specs import base_name
+from zerofleet.games.go import EMPTY, GoBoard, GoRules, diagram, go_score, is_go
 from zerofleet.games.notation import play_as, whole_number
 
 _GM = {"go": "1", "othello": "2"}
@@ -91,6 +92,7 @@ class SgfGame:
     black: str = ""
     white: str = ""
     resigned: bool = False  # by the player to move after the last action
+    forfeited: bool = False  # by the player to move, such as after an illegal move
     comments: Sequence[str] = ()  # comments of the first plies
     values: Sequence[float | None] = ()  # before each ply, for the first player, in [-1, 1]
     root: dict[str, str] = field(default_factory=dict[str, str])  # further properties
@@ -220,8 +222,8 @@ def _set_up(played: SgfGame, size: int) -> Node:
 
 def _result(played: SgfGame, end: State) -> str:
     """Return RE: with the margin for Go, if the rules say it; empty for an unfinished game."""
-    if played.resigned:
-        return f"{_COLOURS[1 - end.to_play]}+R"
+    if played.resigned or played.forfeited:
+        return f"{_COLOURS[1 - end.to_play]}+{'F' if played.forfeited else 'R'}"
     if played.result is None:
         if not end.is_terminal:
             return ""

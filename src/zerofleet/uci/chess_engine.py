@@ -14,7 +14,7 @@ from zerofleet import __version__
 from zerofleet.client import AsyncPlayer
 from zerofleet.engine_lines import EngineOptions, read_stdin, write
 from zerofleet.errors import ConfigError, ZerofleetError
-from zerofleet.games.chess import is_chess, is_chess960
+from zerofleet.games.chess import CLAIMED_ENDINGS, is_chess, is_chess960
 from zerofleet.games.notation import whole_number
 from zerofleet.printable import printable
 from zerofleet.rpc.codec import BEST
@@ -33,8 +33,6 @@ from zerofleet.uci.commands import (
 
 _QUIT = "quit"
 _NO_MOVE = "bestmove (none)"
-_CLAIMED = ("repetition", "50-move rule", "maximum length")
-"""Ends of the game that chess programs wait for a player to claim, or do not know."""
 _HALF_MOVES = 4  # field of a FEN: plies without a capture or a pawn's move
 _DRAW_HALF_MOVES = 100  # either player may claim a draw
 _MOST_HALF_MOVES = 9_999
@@ -168,11 +166,9 @@ class ChessEngine:
 
     async def _go(self, words: Sequence[str]) -> None:
         await self._drop_search()
-        try:
-            limits = parse_go(words)
-        except UciError as error:  # the controller waits for a move in any case
+        limits, errors = parse_go(words)
+        for error in errors:
             self.complain(error)
-            limits = SearchLimits()
         if self._refusal:
             self._say(f"info string no search: {self._refusal}\n")
         elif self._state.is_terminal:
@@ -413,7 +409,7 @@ def _replayed(game: str, position: UciPosition) -> tuple[str, list[int], State]:
     start, actions = _with_open_clock(position.fen), list[int]()
     state = State(game, start=start)
     for name in (*position.moves, None):
-        if state.ending in _CLAIMED:
+        if state.ending in CLAIMED_ENDINGS:
             start, actions = _with_clock_at_zero(state.setup_text()), []
             state = State(game, start=start)
         if name is not None:

@@ -93,26 +93,23 @@ class SearchLimits:
 _SECONDS = {"wtime": 0, "btime": 1}
 _INCREMENTS = {"winc": 0, "binc": 1}
 _COUNTS = {"movestogo": "moves_to_go", "nodes": "nodes", "depth": "depth", "mate": "mate"}
-_WORDS = {
-    "searchmoves",
-    "ponder",
-    "movetime",
-    "infinite",
-    *_SECONDS,
-    *_INCREMENTS,
-    *_COUNTS,
-}
+_NUMBERED = {"movetime", *_SECONDS, *_INCREMENTS, *_COUNTS}
+"""Words that a number follows."""
+_WORDS = {"searchmoves", "ponder", "infinite", *_NUMBERED}
 
 
-def parse_go(words: Sequence[str]) -> SearchLimits:
+def parse_go(words: Sequence[str]) -> tuple[SearchLimits, list[UciError]]:
     """Read the arguments of ``go``; unknown words are skipped, as UCI demands.
 
-    Raises:
-        UciError: a number is missing, or is not a whole number.
+    A limit whose number is missing or is not a whole number has no effect, and the others count.
+
+    Returns:
+        The limits, and an error for each limit without effect.
     """
     limits = SearchLimits()
     clocks: list[float | None] = [None, None]
     increments = [0.0, 0.0]
+    errors: list[UciError] = []
     rest = list(words)
     while rest:
         word = rest.pop(0)
@@ -125,20 +122,29 @@ def parse_go(words: Sequence[str]) -> SearchLimits:
             while rest and rest[0] not in _WORDS:
                 moves.append(rest.pop(0))
             limits = replace(limits, search_moves=tuple(moves))
-        elif word == "movetime":
-            limits = replace(limits, move_seconds=max(0, _number(word, rest)) / 1000)
-        elif word in _SECONDS:
-            # The number is negative for a player whose time is over.
-            clocks[_SECONDS[word]] = max(0, _number(word, rest)) / 1000
-        elif word in _INCREMENTS:
-            increments[_INCREMENTS[word]] = max(0, _number(word, rest)) / 1000
-        elif word in _COUNTS:
-            limits = replace(limits, **{_COUNTS[word]: max(0, _number(word, rest))})
-    return replace(limits, clocks=(clocks[0], clocks[1]), increments=(increments[0], increments[1]))
+        elif word in _NUMBERED:
+            text = rest.pop(0) if rest and rest[0] not in _WORDS else ""
+            try:
+                # The number is negative for a player whose time is over.
+                number = max(0, _number(word, text))
+            except UciError as error:
+                errors.append(error)
+                continue
+            if word == "movetime":
+                limits = replace(limits, move_seconds=number / 1000)
+            elif word in _SECONDS:
+                clocks[_SECONDS[word]] = number / 1000
+            elif word in _INCREMENTS:
+                increments[_INCREMENTS[word]] = number / 1000
+            else:
+                limits = replace(limits, **{_COUNTS[word]: number})
+    limits = replace(
+        limits, clocks=(clocks[0], clocks[1]), increments=(increments[0], increments[1])
+    )
+    return limits, errors
 
 
-def _number(word: str, rest: list[str]) -> int:
-    text = rest.pop(0) if rest else ""
+def _number(word: str, text: str) -> int:
     digits = text.removeprefix("-")
     if not (digits.isascii() and digits.isdecimal() and len(digits) < 16):
         raise UciError(f"go {word} '{text[:40]}': give a whole number")

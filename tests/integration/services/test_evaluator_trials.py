@@ -201,7 +201,7 @@ def test_a_variant_that_cannot_be_loaded_holds_nothing_up(
 
 
 def test_a_game_with_few_openings_has_a_shorter_trial(make_fleet: Any) -> None:
-    """Two plies of tic-tac-toe lead to 72 positions."""
+    """One ply of tic-tac-toe leads to 9 positions. A match with other simulations rates nobody."""
     toml = run_file(simulations=2).replace("connect_four", "tic_tac_toe")
     fleet = make_fleet(toml.replace("opening_plies = 3", "opening_plies = 1"))
     fleet.publish(1)
@@ -212,7 +212,15 @@ def test_a_game_with_few_openings_has_a_shorter_trial(make_fleet: Any) -> None:
     fleet.until(lambda: fleet.database.unfinished_trials("tried") == [])
     # It counts in the ratings at once, though the run plays no rating games.
     fleet.until(lambda: [row.games for row in fleet.database.ratings("tried")] == [18, 18])
+    ask(fleet, "1", "random", "--games", "4", "--simulations", "5")
+    fleet.until(lambda: len(stored(fleet)) == 22)
     leave(process, fleet)
+    assert [row.games for row in fleet.database.ratings("tried")] == [18, 18]
+    [deepest] = fleet.query(
+        "SELECT max(p.simulations) AS simulations FROM positions AS p JOIN match_games USING "
+        "(game_uid) JOIN matches USING (match_id) WHERE num_simulations = 5"
+    )
+    assert deepest.simulations == 5
 
 
 @pytest.mark.parametrize(

@@ -113,6 +113,8 @@ COMMENT ON COLUMN matches.openings IS
     'seed.';
 COMMENT ON COLUMN matches.games IS
     'Games that the match has when it is over; with a sequential test, the most that it can have.';
+COMMENT ON COLUMN matches.rated IS
+    'Whether the games count for ratings. False for a test match with its own number of simulations.';
 COMMENT ON COLUMN matches.seed IS 'Seed of the openings and of random choices.';
 COMMENT ON COLUMN matches.epoch IS
     'Leader epoch of the evaluator that last wrote the row, or a game of the match.';

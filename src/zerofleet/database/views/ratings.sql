@@ -7,7 +7,7 @@ WITH played AS (
         m.kind AS played_for, p.at
     FROM matches AS m JOIN match_games AS p USING (match_id)
     -- A precision is not a separate player, and its games do not show the version's strength.
-    WHERE m.player !~ '^[0-9]+/' AND m.opponent !~ '^[0-9]+/'
+    WHERE m.rated AND m.player !~ '^[0-9]+/' AND m.opponent !~ '^[0-9]+/'
 )
 SELECT
     p.run, p.game_uid, p.first_player, p.second_player, p.played_for, g.result,
@@ -18,9 +18,9 @@ SELECT
     ) > 1 AS repeated
 FROM played AS p JOIN games AS g USING (game_uid);
 COMMENT ON VIEW rated_games IS
-    'Every game between two players of a run, in every kind of match, except games of a model in a '
-    'named precision. repeated: two deterministic players had the same game before; it does not count '
-    'twice.';
+    'Every game between two players of a run, in every kind of match. Left out are games of a model in a '
+    'named precision, and of test matches with their own number of simulations. repeated: two '
+    'deterministic players had the same game before; it does not count twice.';
 
 CREATE VIEW exam_results AS
 SELECT
