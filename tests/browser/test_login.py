@@ -1,4 +1,4 @@
-"""A visitor of a page that asks for a login, in a browser that enforces what the page says."""
+"""A visitor logs in, in a browser that enforces the page's headers."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ def test_a_visitor_logs_in_looks_and_leaves(
     page.get_by_role("button", name="Log in").click()
     expect(page.get_by_text("This token is not known here.")).to_be_visible()
     page.get_by_label("Token").fill(token)
-    opened.complaints.clear()  # that the refusal was one
+    opened.complaints.clear()  # the refusal was one
     page.get_by_role("button", name="Log in").click()
     expect(page).to_have_title("Fleet · shown · zerofleet")
     assert page.url == f"{shown.base}/fleet"
-    # The heartbeat of the dashboard before it may still be there, and then both are told.
+    # The previous dashboard's heartbeat may still be there; the page then shows both.
     expect(page.get_by_text("Running (1 open page)").first).to_be_attached()
     [cookie] = page.context.cookies()
     assert (cookie["httpOnly"], cookie["sameSite"]) == (True, "Strict")

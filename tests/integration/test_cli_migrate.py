@@ -1,4 +1,4 @@
-"""``zerofleet migrate`` while Postgres is away: it waits as long as it was told to."""
+"""``zerofleet migrate`` while Postgres is down: it waits for the configured time."""
 
 import os
 import subprocess
@@ -18,7 +18,7 @@ from zerofleet.local.processes import free_port
 
 @pytest.fixture
 def stopped_server(store_folder: Path) -> Iterator[EmbeddedPostgres]:
-    """A server without our tables that has stopped; it starts again on the same port."""
+    """A stopped server without our tables; it starts again on the same port."""
     with EmbeddedPostgres(store_folder / "stopped_server", {"fsync": "off"}) as server:
         server.stop()
         yield server

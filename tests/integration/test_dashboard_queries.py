@@ -1,4 +1,4 @@
-"""The queries of the dashboard, against the same in plain SQL."""
+"""The queries of the dashboard, compared with plain SQL."""
 
 import asyncio
 import itertools
@@ -42,13 +42,13 @@ def settings(role_url: Callable[[str], str], valkey_url: str) -> DashboardSettin
 
 @pytest.fixture
 async def sources(database: Database, settings: DashboardSettings) -> AsyncIterator[Sources]:
-    del database  # has the run
+    del database  # the fixture registers the run
     async with Sources(RUN, settings) as opened:
         yield opened
 
 
 def play(database: Database, games: int) -> None:
-    """Games of self-play, each in a transaction that is over."""
+    """Store self-play games, each in a committed transaction."""
     database._run(
         "INSERT INTO games (game_uid, run, kind, first_model, result, reason, length, worker, "
         "started_at, finished_at, moves, content_sha256, began_at) "
@@ -68,7 +68,7 @@ async def test_games_are_counted_once_and_all(
     for games in (20, 0, 30, 7):
         play(database, games)
         total += games
-        # So many are counted in one look; later ones count the rest.
+        # One look counts this many games; later looks count the rest.
         for _ in range(3):
             counted = await count.read(sources, "test")
         assert counted == total

@@ -34,7 +34,7 @@ ONE_THAT_ANSWERS = "only one query at a time can be run, and only one that retur
 def test_values_are_as_postgres_writes_them(role_url: Callable[[str], str]) -> None:
     query = """
         SELECT 1 AS one, 0.50::numeric AS half, NULL AS none, 'a,"b' AS "a b",
-            '{1,2}'::int[] AS two, true AS yes, '%s' AS percent; -- and no more
+            '{1,2}'::int[] AS two, true AS yes, '%s' AS percent; -- a comment
     """
     answer = run_query(role_url("console"), query)
     assert answer.columns == ["one", "half", "none", "a b", "two", "yes", "percent"]
@@ -134,7 +134,7 @@ def test_an_answer_is_bounded_in_columns_values_and_the_length_of_each(
     answer = run_query(url, nulls(20))  # nulls count
     assert answer.cut.endswith("which are more than 1 MB")
     assert len(answer.rows) < 1_000_000 / 20 / 20
-    # The first row, too.
+    # The limit applies to the first row, too.
     answer = run_query(url, f"SELECT {', '.join(['repeat(chr(233), 100000)'] * 20)}")
     assert answer.longest == 1_000_000 // 20
     assert {len(value or "") for value in answer.rows[0]} == {
@@ -208,7 +208,7 @@ async def test_no_more_than_three_run_at_once(role_url: Callable[[str], str]) ->
 
 
 class Bench:
-    """Queries that run until they are let go, and the order in which they began."""
+    """Queries that run until the test releases them, and the order in which they began."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.began: list[str] = []
@@ -286,7 +286,7 @@ async def test_the_queue_has_an_end(
         await until(lambda: len(bench.began) == 3)
         with pytest.raises(QueryFaultError, match=r"30 queries are waiting already\. Try again"):
             await queries.run("last", last)
-        for task in tasks[3:]:  # those that wait leave when their pages are closed
+        for task in tasks[3:]:  # waiting queries leave when their pages are closed
             task.cancel()
         await asyncio.gather(*tasks[3:], return_exceptions=True)
         bench.let_go("last", "0", "1", "2")
@@ -307,7 +307,7 @@ async def test_a_cancelled_query_ends_in_postgres(
 
     [ann] = visitors(1)
     with contextlib.closing(VisitorQueries(url)) as queries:
-        # It would go on by itself for longer than this test may wait.
+        # It would run longer than this test may take.
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr(sql_queries, "MOST_SECONDS", 1000)
             asked = asyncio.create_task(queries.run("SELECT pg_sleep(900)", ann))
@@ -316,7 +316,7 @@ async def test_a_cancelled_query_ends_in_postgres(
         with pytest.raises(asyncio.CancelledError):
             await asked
         await until(lambda: count(sleeping) == 0)
-        assert (await queries.run("SELECT 1", ann)).answer.rows == [["1"]]  # its turn is free again
+        assert (await queries.run("SELECT 1", ann)).answer.rows == [["1"]]  # the next query can run
 
 
 def test_a_saved_query_is_of_the_run_whatever_its_name(role_url: Callable[[str], str]) -> None:

@@ -1,4 +1,4 @@
-"""What one role may store: bounds on epochs, versions, leases, names and unfinished games."""
+"""Limits on what one role may store: epochs, versions, leases, names and unfinished games."""
 
 import dataclasses
 import json
@@ -45,7 +45,7 @@ def test_a_model_version_leaves_room_for_those_who_follow(database: Database) ->
 
 
 def test_a_game_names_no_model_far_above_the_newest(database: Database) -> None:
-    """A worker may be ahead of a database that was restored, but not by thousands of models."""
+    """A worker may be ahead of a restored database, but not by thousands of models."""
     epoch = database.acquire_fence("test", "trainer")
     insert_model(database, 5, epoch)
     database.submit_game("test", "w", Submission(random_record(1, model_version=1005)))
@@ -73,7 +73,7 @@ def test_a_lease_lasts_a_day_at_most(database: Database) -> None:
 
 
 def test_a_workers_name_has_at_most_200_characters(database: Database) -> None:
-    """A worker with a longer name can do all that others can."""
+    """A worker with a longer name can do everything that other workers can."""
     long, cut = "n" * 100_000, "n" * 200
     games = [random_record(seed) for seed in (1, 2)]
     assert database.submit_games("test", long, [Submission(games[0])]) == ["stored"]

@@ -20,9 +20,9 @@ from zerofleet.config import load_run
 from zerofleet.database import Database, Submission, exported_games
 from zerofleet.records import GameRecord
 
-assert app  # the commands are those of the program
+assert app  # the import registers the commands
 
-# The columns of a game and its searches that an export has; the digest has the new uid.
+# Columns of a game and its searches that an export has; the digest has the new uid.
 GAME = """
 SELECT moves, result, reason, length, started_at, finished_at, resign_threshold, plays_on,
     opening_plies, start
@@ -49,7 +49,7 @@ def write_run(folder: Path, name: str, game: str = "tic_tac_toe") -> Path:
 def export(
     database: Database, database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Path:
-    """An export of several files and row groups, in which games go on in the next one."""
+    """An export of several files and row groups, in which games continue in the next one."""
     monkeypatch.setattr(exported_games, "PAGE_ENTRIES", 300)
     monkeypatch.setattr(exported_games, "_FIRST_PAGE_GAMES", 3)
     monkeypatch.setattr(export_files, "_GROUP_BYTES", 5_000)
@@ -68,7 +68,7 @@ def export(
 
 
 def opened_record(seed: int, plies: int) -> GameRecord:
-    """Make a game whose first plies no search chose."""
+    """Make a game whose first plies have no search."""
     record = random_record(seed)
     simulations = np.where(np.arange(record.length) < plies, 0, 50)
     return changed(record, simulations=simulations.astype(np.int32))
@@ -112,7 +112,7 @@ def test_a_fork_of_an_export_has_every_game_once_with_its_searches(
     assert {origin.first_game, origin.last_game} <= set(stored)
     window, _ = opened(load_run(new_toml), database)
     assert window.rejected == 0
-    assert fork(database_url, export, new_toml)[0] == 0  # a repetition changes nothing
+    assert fork(database_url, export, new_toml)[0] == 0  # a second call changes nothing
     assert database.origin("new") == origin
     assert database.count_games("new", "given") == GAMES + 3
 
@@ -154,7 +154,7 @@ def test_the_newest_games_alone_and_the_files_of_another_program(
     lists = ("legal_actions", "visit_counts", "priors", "policy_weights")
 
     def larger(rows: pa.Table) -> pa.Table:
-        """Lists with other types, as Polars writes them."""
+        """Return lists with other types, as Polars writes them."""
         for name in lists:
             place = rows.schema.names.index(name)
             kind = pa.float64() if name == "priors" else pa.int64()
@@ -186,7 +186,7 @@ def test_games_without_usable_searches_are_left_out(
     )
 
     def lost(rows: pa.Table) -> pa.Table:
-        """The last game has another result than its last position."""
+        """Make the last game's result contradict its last position."""
         results = [*rows["result"].to_pylist()[:-1], 2 - 3 * abs(rows["result"].to_pylist()[-1])]
         place = rows.schema.names.index("result")
         return rows.set_column(place, "result", pa.array(results, pa.int8()))

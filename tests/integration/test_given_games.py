@@ -57,7 +57,7 @@ value_lambda = {value_lambda}
 [precision]
 variants = []
 """
-# The columns of a position that a copy keeps, in the order of the games' records and plies.
+# Columns of a position that a copy keeps, ordered by the games' records and plies.
 SEARCHES = """
 SELECT g.content_sha256, p.ply, p.action, p.to_play, p.root_value, p.network_value,
     p.best_child_value, p.simulations, p.full_search, p.legal_actions, p.visit_counts, p.priors,
@@ -92,7 +92,7 @@ def fill(database: Database, games: int = GAMES) -> None:
 
 
 def ask(*arguments: object) -> tuple[int, str]:
-    """Run a command in this process; its status and what it said."""
+    """Run a command in this process; return its status and its output."""
     result = CliRunner().invoke(app, [str(each) for each in arguments])
     said = result.output
     if result.exception is not None and not isinstance(result.exception, SystemExit):
@@ -107,7 +107,7 @@ def fork(url: str, new_toml: Path, *options: object, source: str = "test") -> tu
 
 
 def opened(run: RunConfig, database: Database) -> tuple[Window, Training]:
-    """The window of a trainer, with everything read."""
+    """Return a trainer's window with all games read."""
     origin = database.origin(run.name)
     bucket = TrainBucket(run.trainer.samples_per_position, behind=10.0)
     training = Training(Learner(spec(run.game.name), run), bucket, OverfitWatch(run.overfit))
@@ -142,7 +142,7 @@ def test_a_fork_has_every_game_once_with_its_searches(
     assert origin is not None
     assert (origin.games, origin.left_out, origin.retrain) == (GAMES + 2, 0, False)
     assert origin.finished_at is not None
-    assert fork(database_url, new_toml)[0] == 0  # a repetition changes nothing
+    assert fork(database_url, new_toml)[0] == 0  # a second call changes nothing
     assert database.origin("new") == origin
 
 
@@ -179,7 +179,7 @@ def test_the_window_is_that_of_the_other_run_and_pays_in_full(
     other, _ = opened(run.model_copy(update={"name": "test"}), database)
     assert window.trained.positions == other.trained.positions > 0
     assert window.rejected == 0
-    # The bucket is behind from ten positions on, which is no reason to learn less from given games.
+    # The bucket counts as behind from ten positions on; it still learns fully from given games.
     assert training.bucket.samples == 4 * window.trained.positions
     ahead = database.positions_ahead("new", 1.0, 1e9)
     assert ahead.positions == window.trained.positions  # self-play waits for the trainer
@@ -238,7 +238,7 @@ def test_a_killed_copy_goes_on_with_nothing_twice_and_nothing_missing(
     assert 0 < origin.games < 200
     assert origin.finished_at is None
     assert database.count_games("new", "given") == origin.games
-    fill(database, 8)  # duplicates: the other run's window stays the one of the first call
+    fill(database, 8)  # a second call still copies the window of the first call
     database.submit_game("test", "w", Submission(target_record(5000)))
     status, said = fork(database_url, new_toml)
     assert status == 0, said
@@ -270,7 +270,7 @@ def test_a_fork_between_two_databases(
         while state.next_tx < state.last_tx:
             state = other.copy_chunk(database, "test", "new", 10)
         other.finish_origin("new")
-        # Whole transactions, of four games each.
+        # The copy contains whole transactions, of four games each.
         assert 25 <= state.games <= 28
         newest = database._rows(KEPT, run="test")
         assert {row.content_sha256.tobytes() for row in other._rows(KEPT, run="new")} <= {
@@ -351,7 +351,7 @@ def test_the_trainer_waits_until_all_games_are_there(
         window=window,
     )
     with train(run) as running:
-        time.sleep(1.0)  # it must not begin
+        time.sleep(1.0)  # the trainer must not begin
         assert not running.done()
         assert database.models("new") == []
         status, said = fork(database_url, new_toml, "--retrain")
@@ -391,7 +391,7 @@ def test_no_games_are_given_to_a_run_whose_trainer_has_started(
 def test_a_copy_that_began_before_the_trainer_goes_on(database: Database, new_toml: Path) -> None:
     run = load_run(new_toml)
     database.register_run(run)
-    database.acquire_fence(run.name, "evaluator")  # of no matter
+    database.acquire_fence(run.name, "evaluator")  # a lease of the evaluator does not matter
     state = begin(database, run)
     database.acquire_fence(run.name, "trainer")
     assert begin(database, run) == state
@@ -457,7 +457,7 @@ def test_retraining_goes_on_past_what_the_games_pay_for(
     steps = int(training.bucket.samples) // run.trainer.batch_size
     with train(run):
         wait(lambda: max((row.step for row in database.models("new")), default=0) > 2 * steps)
-    # Nobody plays.
+    # No worker plays.
     assert database.positions_ahead("new", 1.0, 1e9).unread_positions == float("inf")
 
 
@@ -466,7 +466,7 @@ def test_a_run_that_waits_to_be_started_keeps_its_searches(
 ) -> None:
     fill(database)
     fork(database_url, new_toml)
-    assert keeps_everything(database) == (True, True)  # on its first day
+    assert keeps_everything(database) == (True, True)  # on the run's first day
     age(database)
     assert keeps_everything(database) == (True, False)
 
@@ -490,7 +490,7 @@ def age(database: Database) -> None:
 
 
 def keeps_everything(database: Database) -> tuple[bool, bool]:
-    """Whether all searches are needed: usually, and at the disk limit. The other run needs none."""
+    """Return whether run ``test`` keeps all searches, first normally, then at the disk limit."""
     epoch = database.acquire_fence("test", "trainer")
     database._run("DELETE FROM position_needs")
     database._run(f"INSERT INTO position_needs VALUES ('test', 'infinity', {epoch})")
@@ -502,7 +502,7 @@ def keeps_everything(database: Database) -> tuple[bool, bool]:
 
 
 def imported(database: Database, run: RunConfig) -> list[tuple[str, list[float], float]]:
-    """Moves before each position of the window, its policy target and its value target."""
+    """Return, for each position, the moves before it, its policy target and its value target."""
     window, _ = opened(run, database)
     assert window.rejected == 0
     games = database.read_games(run.name, 0, 1000, ("root_value",)).games
@@ -545,12 +545,12 @@ def test_lines_of_actions_become_samples(
         values = [value for before, policy, value in samples if before == moves and policy[action]]
         assert (1.0 if ply % 2 == 0 else -1.0) in values
     assert all(sum(policy) == 1.0 and max(policy) == 1.0 for _, policy, _ in samples)
-    # The buffer has the same targets, whatever value_lambda is: every value is the result.
+    # The buffer has the same targets for any value_lambda, since every root value is the result.
     window, _ = opened(run, database)
     batch = window.sample(256, seed=3)
     assert set(np.asarray(batch[2]).tolist()) <= {1.0, -1.0, 0.0}
     assert np.array_equal(np.asarray(batch[1]).max(axis=1), np.ones(256))
-    # A move without a search surprises nobody, and the root value is the result.
+    # A move without a search has no surprise, and its root value is the result.
     buffer = ReplayBuffer(
         "tic_tac_toe", 100, 2, auxiliary=["root_value", "search_surprise", "plies_to_end"]
     )
@@ -561,7 +561,7 @@ def test_lines_of_actions_become_samples(
     expected = [value, np.zeros(14), lengths[number] - ply]
     assert sorted(lengths.tolist()) == [5, 9]
     np.testing.assert_array_equal(targets, np.stack(expected, 1))
-    assert import_files(database_url, path, lines)[0] == 0  # a repetition changes nothing
+    assert import_files(database_url, path, lines)[0] == 0  # a second call changes nothing
     assert database.count_games("new", "given") == 2
 
 
@@ -626,11 +626,11 @@ def test_pgn_with_agreed_and_resigned_games(
     mated = parse_actions("chess", "f3 e5 g4 Qh4")
     [value] = [value for moves, _, value in samples
                if moves == " ".join(map(str, mated[:3]))]  # fmt: skip
-    assert value == 1.0  # Black is to move, and wins
+    assert value == 1.0  # Black is to move and wins
 
 
 def exported(database: Database, url: str) -> list[tuple[int, str]]:
-    """Stored results of the run's games, with the text that an export writes of each."""
+    """Return the stored results of the run's games, with the text that an export writes of each."""
     rows = database._rows("SELECT game_uid FROM games WHERE run = 'new'")
     found: list[tuple[int, str]] = []
     with PlayedGames(url) as pool:
@@ -666,7 +666,7 @@ def test_bad_games_of_pgn_are_refused_or_skipped(
     status, said = import_files(database_url, path, file)
     assert status == 2
     assert f"{file}, line 1: the game is not over after 2 moves, and has no result" in said
-    assert database._rows("SELECT name FROM runs WHERE name = 'new'") == []  # nothing half written
+    assert database._rows("SELECT name FROM runs WHERE name = 'new'") == []  # nothing was stored
     status, said = import_files(database_url, path, file, "--skip-bad")
     assert status == 0, said
     assert "skipped 4 of 7 games" in said
@@ -687,7 +687,8 @@ def test_sgf_with_handicap_and_the_results_of_people(
 ) -> None:
     path = write_run(tmp_path, GO9)
     games = [
-        sgf_game("ee,dd,,", "RE[B+3.5]"),  # passes: the area says otherwise, people agreed
+        # two passes: the players agreed on a result that differs from the area score
+        sgf_game("ee,dd,,", "RE[B+3.5]"),
         sgf_game("ee,dd", "RE[W+R]"),
         "(;GM[1]FF[4]SZ[9]KM[7]HA[2]AB[cc][gg]RE[B+T];W[ee];B[dd])",
     ]
@@ -705,7 +706,7 @@ def test_sgf_with_handicap_and_the_results_of_people(
     run.trainer.__dict__["held_out_share"] = 0.0
     samples = imported(database, run)
     assert len(samples) == 8
-    # The next player lost the first game, and won the second and, as Black, the third.
+    # The next player lost the first game and won the second; as Black it won the third.
     assert [value for moves, _, value in samples if moves == "40"] == [-1.0, 1.0, 1.0]
     assert sorted(value for moves, _, value in samples if not moves) == [-1.0, -1.0, 1.0]
     written = exported(database, database_url)

@@ -147,22 +147,22 @@ def test_two_processes_take_the_steps_of_one(run: RunConfig, tmp_path: Path) -> 
 
     From one point, the first step on halves that differ is the mean of the steps on either.
     """
-    alike: list[Columns] = []
+    same: list[Columns] = []
     for step in range(4):
         observations, *_ = first = half(step)
         _, policy, value, replies = half(100 + step)
-        alike.append(joined(first, (observations, policy, value, replies)))
+        same.append(joined(first, (observations, policy, value, replies)))
     halves = half(0), half(1)
-    found = train_in_two_processes(tmp_path, alike=alike)
-    found |= train_in_two_processes(tmp_path, unlike=[joined(*halves)])
+    found = train_in_two_processes(tmp_path, same=same)
+    found |= train_in_two_processes(tmp_path, different=[joined(*halves)])
     alone = Learner(GAME, run)
-    for step, batch in enumerate(alike):
+    for step, batch in enumerate(same):
         alone.seconds = 15.0 * step
         alone.train(batch)
     for name, tensor in alone.state().items():
         # One process divides its running variances by n - 1 of twice as many numbers.
         bound = 0.02 if name.endswith("running_var") else 2e-4
-        found_here = found["alike"][name]
+        found_here = found["same"][name]
         np.testing.assert_allclose(found_here, tensor, rtol=bound, atol=1e-5, err_msg=name)
     either: list[dict[str, torch.Tensor]] = []
     for each in halves:
@@ -171,7 +171,7 @@ def test_two_processes_take_the_steps_of_one(run: RunConfig, tmp_path: Path) -> 
         either.append(learner.state())
     for name, first in either[0].items():
         wanted = (first.double() + either[1][name].double()) / 2
-        found_here = found["unlike"][name]
+        found_here = found["different"][name]
         np.testing.assert_allclose(found_here, wanted, rtol=2e-4, atol=1e-5, err_msg=name)
 
 

@@ -1,4 +1,4 @@
-"""The figures of a run as a person sees them."""
+"""The figures of a run as a user sees them."""
 
 import io
 import json
@@ -245,7 +245,8 @@ STARVED = TrainerFigures(demand=DemandFigures(wait_share=1.0))
             "running",
         ),
         (SelfplayFigures(), "", "running", "Running", "running"),
-        (SelfplayFigures(), "Postgres", None, "Waiting for Postgres", "blocked"),  # of 1.0
+        # heartbeats of 1.0 have no status
+        (SelfplayFigures(), "Postgres", None, "Waiting for Postgres", "blocked"),
         (TrainerFigures(), "500 positions", "idle", "Idle: waiting for 500 positions", "idle"),
         (PACED, "11 positions", "idle", "Running (paced to self-play)", "running"),
         (PACED, "", "running", "Running (paced to self-play)", "running"),
@@ -530,7 +531,7 @@ def test_the_steps_until_the_next_model_are_said_wherever_figures_are() -> None:
 
 
 def test_the_redis_of_a_stopped_run_is_not_shown_as_up() -> None:
-    """Its stores are up for the command only."""
+    """The stores run for the command only."""
     stopped = Running(1, {}, "")
     assert "\nRedis" not in status_text(FULL, KEPT, [], None, running=stopped)
     assert "\nRedis" in status_text(FULL, KEPT, [], "h:1", running=stopped)
@@ -634,7 +635,7 @@ def test_the_report_names_the_command_that_shows_the_page(
 
 
 def test_output_that_nobody_takes_stops_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As of a terminal that was closed."""
+    """The terminal was closed, for example."""
 
     class Closed(io.StringIO):
         def write(self, text: str) -> int:
@@ -650,7 +651,7 @@ def test_output_that_nobody_takes_stops_nothing(monkeypatch: pytest.MonkeyPatch)
 
 
 def hostile() -> tuple[RunFigures, list[ServiceState]]:
-    """All that another process or another role of the database can say."""
+    """Return every text that another process or another role of the database can send."""
     figures = replace(
         FULL,
         run=HOSTILE,

@@ -55,7 +55,7 @@ class CoinsLeft:
 
     def apply(self, action: int) -> None:
         if self.rules.fails is not None and self.left < 8:
-            raise self.rules.fails("no more")
+            raise self.rules.fails("no coins")
         self.left -= action + 1
         self.to_play = 1 - self.to_play
 
@@ -88,7 +88,7 @@ def test_an_engine_in_which_rules_failed_goes_no_further(coins: Coins) -> None:
     engine = SelfPlay(f"test:{id(coins)}", 4, SearchConfig(num_simulations=8), 1)
     coins.fails = ValueError
     with pytest.raises(
-        RuntimeError, match=r"rules failed: ValueError: no more \(test_core_outside.py, line \d+\)"
+        RuntimeError, match=r"rules failed: ValueError: no coins \(test_core_outside.py, line \d+\)"
     ):
         play(engine)
     coins.fails = None

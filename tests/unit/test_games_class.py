@@ -304,9 +304,9 @@ def test_only_the_games_own_module_replaces_an_installed_one(tmp_path: Path) -> 
     """The module ``wave`` of the standard library is not imported yet when the game is."""
     (tmp_path / "wave.py").write_text(
         "from examples.domineering import Domineering\n"
-        "import beside, colorsys\n"
-        "class Mine(Domineering): max_length = beside.LENGTH\n"
+        "import neighbour, colorsys\n"
+        "class Mine(Domineering): max_length = neighbour.LENGTH\n"
     )
-    (tmp_path / "beside.py").write_text("LENGTH = 21\n")
+    (tmp_path / "neighbour.py").write_text("LENGTH = 21\n")
     (tmp_path / "colorsys.py").write_text("1 / 0\n")
     assert program_in(tmp_path, "wave") == ("21\n", "")

@@ -1,4 +1,4 @@
-"""Ports that are given once, whichever process asks; those of the page and of the metrics."""
+"""Ports of the dashboard and of the metrics; no port is given out twice, in any process."""
 
 from __future__ import annotations
 
@@ -71,10 +71,10 @@ def test_the_page_has_the_same_port_at_each_start(
         taken.listen()
         first, free = taken.getsockname()[1], free_port()
         monkeypatch.setattr(programs, "PAGE_PORTS", range(first, first + 1))
-        assert first not in (chosen_port(folder, None, said), free)  # all are taken: any port
+        assert first not in (chosen_port(folder, None, said), free)  # all are taken, so any port
         monkeypatch.setattr(programs, "PAGE_PORTS", (first, free))
         assert chosen_port(folder, None, said) == free
-        assert folder.page_port() is None  # until the page is there
+        assert folder.page_port() is None  # until the dashboard runs
         keep_page_port(folder, f"127.0.0.1:{free}", None)
         monkeypatch.setattr(programs, "PAGE_PORTS", ())
         assert chosen_port(folder, None, said) == free
@@ -135,7 +135,7 @@ def test_metrics_have_a_port_for_each_process() -> None:
 
 
 def free_row(length: int) -> int:
-    """Return the first port of a free row of this length; all are this process's until it ends."""
+    """Return the first port of a free range; this process holds the whole range until it ends."""
     row: list[int] = []
     for port in range(12_000, 20_000):
         try:

@@ -1,4 +1,4 @@
-"""Games of a match: the same whatever is played beside them, both players asked at once."""
+"""Games of a match: concurrency does not change them, and both players are asked at once."""
 
 import asyncio
 import random
@@ -36,7 +36,7 @@ SEARCH = match_search(SearchSection(root="puct", prove_results=False), 12)
 
 
 class Watched:
-    """A predictor that notes who is asked while others are."""
+    """A predictor that notes which sides have requests at the same time."""
 
     def __init__(self, predictor: Predictor, out: set[int], side: int) -> None:
         self.together: set[frozenset[int]] = set()
@@ -62,7 +62,7 @@ async def played(
     go: asyncio.Event | None = None,
     in_play: MatchGamesInPlay | None = None,
 ) -> dict[Place, MatchGame]:
-    """Each game that was kept; ``enough`` ends the match after so many."""
+    """Play the queue and return each kept game; the match ends after ``enough`` games."""
     kept: dict[Place, MatchGame] = {}
 
     async def keep(games: Sequence[MatchGame]) -> None:
@@ -156,7 +156,7 @@ async def test_games_begin_at_start_positions() -> None:
 
 
 async def test_the_games_are_whole_records() -> None:
-    """The mover's model is named at every ply, and a given ply lists its action alone."""
+    """Every ply names the mover's model, and a given ply lists only its action."""
     for (_, color), game in (await played(PairQueue(PLACES, PAIRS), two())).items():
         record = game.record
         state = State(GAME, record.columns.action.tolist())
@@ -218,8 +218,8 @@ async def test_an_error_of_one_side_ends_both() -> None:
 
 
 async def test_a_side_that_answers_at_once_waits_for_no_other_game() -> None:
-    """Its game is soon the slow side's again, so both games share most of the slow requests."""
-    requests: list[int] = []  # rows of each
+    """The slow side soon has both games again, so they share most of its requests."""
+    requests: list[int] = []  # rows of each request
 
     class Slow(HashPredictor):
         async def predict(self, observations: NDArray[np.uint8]) -> Prediction:
@@ -233,7 +233,7 @@ async def test_a_side_that_answers_at_once_waits_for_no_other_game() -> None:
 
 
 async def test_no_player_is_asked_while_it_may_not() -> None:
-    """Neither a predictor nor a player without one."""
+    """This holds for players with and without a predictor."""
 
     class Asked(RandomPlayer):
         times = 0
@@ -254,7 +254,7 @@ async def test_no_player_is_asked_while_it_may_not() -> None:
 
 
 async def test_a_player_without_a_predictor_is_asked_in_all_its_games_at_once() -> None:
-    """Its plies are marked as not searched; the other side goes on where it has answered."""
+    """Its plies are marked as not searched; the other side continues where it has answered."""
 
     class Slow(RandomPlayer):
         out = 0
@@ -297,7 +297,7 @@ async def test_who_gives_up_has_lost() -> None:
 
 
 def whole(openings: list[int]) -> list[Place]:
-    """Both games of each opening."""
+    """Return both games of each opening."""
     return [(opening, color) for opening in openings for color in (0, 1)]
 
 
@@ -305,7 +305,7 @@ def test_pairs_begin_in_their_order_as_seats_become_free() -> None:
     queue = PairQueue(whole(list(range(6))), at_once=4)
     assert queue.begin() == [0, 1, 2, 3]
     queue.hand_in([(3, 0)])
-    assert queue.begin() == []  # half a pair is over
+    assert queue.begin() == []  # only half a pair is over
     queue.hand_in([(2, 1)])
     assert queue.begin() == [4]
     queue.hand_in(whole([0, 1]))
@@ -324,11 +324,11 @@ def test_few_pairs_wait_for_more() -> None:
 
 
 def test_what_begins_stays_near_the_first_incomplete_pair() -> None:
-    """The last pair before the bound begins alone, though two at least are asked for."""
+    """The last pair before the limit begins alone, although the minimum is two."""
     queue = PairQueue(whole(list(range(64))), at_once=16, ahead=17)
     queue.begin()
     queue.hand_in(whole([1, 2, 3]))
-    assert queue.begin() == []  # only opening 16 is near enough: fewer than are worth it
+    assert queue.begin() == []  # only opening 16 is within the limit, which is below the minimum
     queue.hand_in([(0, 1)])
     assert queue.begin() == []
     queue.hand_in([(0, 0)])
@@ -337,7 +337,7 @@ def test_what_begins_stays_near_the_first_incomplete_pair() -> None:
 
 def test_a_pair_of_which_one_game_is_stored_begins_whole() -> None:
     queue = PairQueue([(1, 0), *whole([4, 5])], at_once=2, ahead=2)
-    assert queue.begin() == [1]  # 4 and 5 are too far, and it is alone
+    assert queue.begin() == [1]  # 4 and 5 are beyond the limit, so this one begins alone
     queue.hand_in([(1, 1)])
     assert (queue.missing, queue.begin()) == ({(1, 0), *whole([4, 5])}, [])
     queue.hand_in([(1, 0)])

@@ -355,7 +355,7 @@ def waiting():
 
 folder = ModelFolder(Path(sys.argv[1]), "run")
 staged = folder.stage(Path(sys.argv[2]).read_bytes())
-# So many that the child is not done soon.
+# Enough that the child is not done soon.
 many = np.random.default_rng(1).integers(0, 256, (4_000_000, 4), np.uint8)
 wanted = VariantRequest(("int8",), Positions(many[:64], many), Bounds(1.0, 1.0))
 make_in_child(folder, staged, Shape(4, 9), "int8", wanted, waiting)

@@ -1,4 +1,4 @@
-"""v_resign reaches the engines, and what they did with it is told."""
+"""v_resign reaches the engines, and the worker reports how they used it."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,7 +22,7 @@ GAME = "tic_tac_toe"
 
 
 class Thresholds:
-    """A database that knows v_resign, and is away where that is an error."""
+    """A database that knows v_resign; an exception in its answers means that it is down."""
 
     def __init__(self, *answers: float | Exception | None) -> None:
         self._answers = list(answers)

@@ -31,7 +31,9 @@ def test_limits_of_a_search() -> None:
         is_infinite=True, search_moves=("e2e4", "d2d4"), is_ponder=True
     )
     clock = "wtime 60000 btime 1000 winc 2000 movestogo 5"
-    assert limits_of(clock) == SearchLimits(clocks=(60.0, 1.0), increments=(2.0, 0.0), moves_to_go=5)
+    assert limits_of(clock) == SearchLimits(
+        clocks=(60.0, 1.0), increments=(2.0, 0.0), moves_to_go=5
+    )
     assert limits_of("strange movetime 250") == SearchLimits(move_seconds=0.25)
     assert limits_of("wtime -30 btime 40").clocks == (0.0, 0.04)
 

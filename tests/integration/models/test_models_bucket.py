@@ -1,4 +1,4 @@
-"""Models in a bucket: what is read hashes to its name; no cut leaves a name without its file."""
+"""Models in a bucket: content matches its sha256; an interruption leaves no name without a file."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def blob(s3: Any, sha256: str = SHA256) -> Path:
 
 
 def overwrite(store: ModelBucket, content: bytes) -> None:
-    """Damage a blob, by the way that everything goes."""
+    """Damage a blob through the store's own client."""
     store._objects.write(store.location(SHA256), content)
 
 
@@ -148,7 +148,7 @@ def test_the_size_is_bounded_before_anything_is_read(open_bucket: Any) -> None:
         found.read("key", 4)
 
 
-# ---- the disk of whoever reads
+# ---- the reader's disk cache
 
 
 def test_what_was_read_is_kept_on_disk(open_bucket: Any, front: Any) -> None:
@@ -194,7 +194,7 @@ def test_triton_repository(open_bucket: Any, front: Any, s3: Any) -> None:
     assert (root / "1" / "model.onnx").read_bytes() == CONTENT
     assert "dims: [ 16 ]" in (root / "config.pbtxt").read_text()
     written = [r for r in front.requests if r == "PUT triton/run/config.pbtxt"]
-    assert len(written) == 1  # Triton would load every version anew
+    assert len(written) == 1  # a second write would make Triton load every version again
 
 
 def test_files_of_a_model_that_is_not_kept_go_and_what_is_gone_is_no_error(
@@ -215,7 +215,7 @@ def test_files_of_a_model_that_is_not_kept_go_and_what_is_gone_is_no_error(
     }
 
 
-# ---- publications that are cut off
+# ---- interrupted publications
 
 
 def a_publication(store: ModelBucket, number: int, rows: list[str]) -> None:
@@ -237,14 +237,14 @@ def test_cut_off_at_every_request(
     monkeypatch: pytest.MonkeyPatch,
     when: str,
 ) -> None:
-    """Nothing that is named is missing; the next try works; no litter after it."""
-    # The check in a child process has its own test and knows nothing of buckets.
+    """No named file is missing, the next attempt works, and no files are left over."""
+    # The check in a child process has its own test and does not use buckets.
     monkeypatch.setattr("zerofleet.models.publish.check_in_child", lambda *_: None)
     rows: list[str] = []
     first, reader = open_bucket(front.url, run="run-0"), open_bucket(machine="reader")
     a_publication(first, 0, rows)
     requests = len(front.requests)
-    assert requests == 7  # note, blob read back, copy, config looked at and written, note
+    assert requests == 7  # note, blob read back, copy, config read and written, note
     for last in range(requests):
         store = ModelBucket(first._objects, f"run-{last + 1}", tmp_path / "one")
         begin, known = len(front.requests), len(rows)
@@ -257,7 +257,7 @@ def test_cut_off_at_every_request(
             with pytest.raises(StoreUnavailableError, match="403"):
                 a_publication(store, 100 + last, rows)
             assert len(rows) == known
-        else:  # it takes the note back, when all is done
+        else:  # the interruption hit the removal of the note, when everything is done
             a_publication(store, 100 + last, rows)
             assert len(rows) == known + 1
         setattr(front, when, lambda _: 0)
@@ -306,7 +306,7 @@ def test_a_sweep_that_cannot_ask_takes_nothing(open_bucket: Any, s3: Any) -> Non
     assert objects(s3) == before
 
 
-# ---- what is said when it does not work
+# ---- error messages
 
 
 def said(call: Callable[[], object], kind: type[Exception] = StoreUnavailableError) -> str:
@@ -339,7 +339,8 @@ def test_the_environment_does_not_replace_what_is_given(
 def test_a_replaced_key_is_read_again(
     open_bucket: Any, credentials: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("zerofleet.models.bucket._CREDENTIALS_SECONDS", 1)  # not a minute, here
+    # one second instead of a minute
+    monkeypatch.setattr("zerofleet.models.bucket._CREDENTIALS_SECONDS", 1)
     right, store = credentials.read_text(), open_bucket()
 
     def reason() -> str:
@@ -350,7 +351,7 @@ def test_a_replaced_key_is_read_again(
         return ""
 
     def until(wanted: str) -> None:
-        """obstore asks for credentials ten times a second at most."""
+        """Wait for a text in the reason; obstore reads credentials at most ten times a second."""
         deadline = time.monotonic() + 120
         while wanted not in (said := reason()) or bool(said) != bool(wanted):
             assert time.monotonic() < deadline, said
@@ -392,7 +393,7 @@ def test_a_run_cannot_take_the_blobs_name(open_bucket: Any) -> None:
 
 
 def test_a_folder_of_published_models_is_no_cache(open_bucket: Any, tmp_path: Path) -> None:
-    """Whoever moves from a folder to a bucket keeps the folder, and what is in it is kept."""
+    """After a move from a folder to a bucket, the folder and its files stay."""
     folder = ModelFolder(tmp_path / "one", "run")
     path = folder.publish(folder.stage(b"published long ago"))
     store = open_bucket()
