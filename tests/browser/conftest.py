@@ -182,8 +182,8 @@ def shown(
 
     def start() -> Fork:
         process = Fork("zerofleet.services.dashboard", [run_file], environment, log)
-        until(lambda: '"serving"' in process.said() or process.poll() is not None, process.said)
-        assert process.poll() is None, process.said()
+        until(lambda: '"serving"' in process.output() or process.poll() is not None, process.output)
+        assert process.poll() is None, process.output()
         return process
 
     with Database(database_url) as database:
@@ -234,10 +234,10 @@ def open_page(chromium: Browser, shown: Shown) -> Iterator[Callable[..., Opened]
         context.close()
 
 
-def until(condition: Callable[[], object], said: Callable[[], str]) -> None:
+def until(condition: Callable[[], object], output: Callable[[], str]) -> None:
     """Wait for a condition."""
     deadline = time.monotonic() + DEADLINE
     while not condition():
         if time.monotonic() > deadline:
-            raise subprocess.TimeoutExpired(said(), DEADLINE)
+            raise subprocess.TimeoutExpired(output(), DEADLINE)
         time.sleep(0.05)

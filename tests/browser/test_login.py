@@ -19,7 +19,7 @@ def test_a_visitor_logs_in_looks_and_leaves(
     token = add_token(tokens, "ann", "viewer")
     shown.environment["ZEROFLEET_TOKEN_ROLES_FILE"] = str(tokens)
     shown.process.terminate()
-    assert shown.process.wait(120) == 0, shown.process.said()
+    assert shown.process.wait(120) == 0, shown.process.output()
     shown.process = shown.start()
 
     opened = open_page("/fleet")
@@ -39,6 +39,6 @@ def test_a_visitor_logs_in_looks_and_leaves(
     assert opened.complaints == []
     page.get_by_label("Log out").click()
     expect(page.get_by_label("Token")).to_be_visible()
-    said = shown.process.said()
+    said = shown.process.output()
     assert token not in said
     assert not re.search(r"client_id|socket\.io", said)

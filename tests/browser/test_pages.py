@@ -52,7 +52,7 @@ def test_every_page_opens_without_a_complaint_and_asks_nobody_else(
         assert opened.foreign == [], address
         wide = opened.page.evaluate("document.documentElement.scrollWidth")
         assert wide <= width, address
-    assert '"level": "error"' not in shown.process.said()
+    assert '"level": "error"' not in shown.process.output()
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
@@ -201,8 +201,8 @@ def test_it_leaves_in_seconds_and_its_pages_come_back(
     page = open_page("/").page
     expect(page.get_by_text("Running (1 open page)")).to_be_attached()
     shown.process.terminate()
-    assert shown.process.wait(120) == 0, shown.process.said()
-    assert "Traceback" not in shown.process.said()
+    assert shown.process.wait(120) == 0, shown.process.output()
+    assert "Traceback" not in shown.process.output()
     shown.process = shown.start()
     expect(page.get_by_text("Running (1 open page)")).to_be_attached()
 

@@ -44,8 +44,8 @@ def in_a_process(tmp_path: Path) -> Callable[..., Rows]:
 
     def run(module: str, *arguments: str) -> Rows:
         process = Fork(module, [*arguments, *SHORT], {}, tmp_path / "rows")
-        assert process.wait(300) == 0, process.said()
-        return [json.loads(line) for line in process.said().splitlines()]
+        assert process.wait(300) == 0, process.output()
+        return [json.loads(line) for line in process.output().splitlines()]
 
     return run
 

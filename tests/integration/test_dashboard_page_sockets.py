@@ -83,10 +83,10 @@ async def visit(
         "zerofleet.services.dashboard", [run_file], environment, tmp_path / "dashboard.log"
     )
     try:
-        await until(lambda: '"serving"' in process.said() or process.poll() is not None)
+        await until(lambda: '"serving"' in process.output() or process.poll() is not None)
         visit = Visit(f"http://{address}", process)
         answer = await visit.http.post("/login", data={"token": token, "to": "/"})
-        assert answer.status_code == 303, process.said()
+        assert answer.status_code == 303, process.output()
         yield visit
         await visit.close()
     finally:
@@ -109,7 +109,7 @@ async def test_a_login_has_a_limited_number_of_pages(visit: Visit, until: Any) -
 async def test_what_a_visitor_sends_is_not_in_the_log(visit: Visit, until: Any) -> None:
     page = await visit.fetch("/sql")
     socket = await visit.join(page)
-    before = len(visit.process.said().splitlines())
+    before = len(visit.process.output().splitlines())
     for level in ("error", "info"):
         await socket.emit("log", {"client_id": page, "level": level, "message": "FORGED" * 1000})
     for message in ({"client_id": page, "id": 1, "args": ["{"]}, {"x": "y" * 9000}, ["z"], None):
@@ -119,11 +119,11 @@ async def test_what_a_visitor_sends_is_not_in_the_log(visit: Visit, until: Any) 
     # The server takes them in their order: the answer to the last one comes after all.
     assert await socket.call("handshake", {"client_id": "none"}, timeout=120) is False
     await visit.fetch("/sql")
-    lines = [json.loads(line) for line in visit.process.said().splitlines()[before:]]
+    lines = [json.loads(line) for line in visit.process.output().splitlines()[before:]]
     assert 0 < len(lines) < 40
     assert all(len(json.dumps(line)) < 1500 for line in lines)
-    assert "FORGED" not in visit.process.said()
-    assert "Traceback" not in visit.process.said()
+    assert "FORGED" not in visit.process.output()
+    assert "Traceback" not in visit.process.output()
 
 
 async def test_an_answer_is_served_to_its_own_login_one_file_at_a_time() -> None:

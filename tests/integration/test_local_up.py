@@ -91,8 +91,8 @@ class Up:
     """A running ``zerofleet up``, whose output goes to a file."""
 
     def __init__(self, folder: Path, data: Path, *options: str) -> None:
-        self.said = folder / f"up-{time.monotonic_ns()}.txt"
-        with self.said.open("wb") as output:
+        self.log = folder / f"up-{time.monotonic_ns()}.txt"
+        with self.log.open("wb") as output:
             self.process = subprocess.Popen(
                 command("up", str(RUN_FILE), "--data", str(data), *QUICK, *options),
                 stdout=output,
@@ -101,7 +101,7 @@ class Up:
         self.family: list[psutil.Process] = []
 
     def text(self) -> str:
-        return self.said.read_text()
+        return self.log.read_text()
 
     def games(self) -> int:
         return max(

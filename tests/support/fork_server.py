@@ -84,7 +84,7 @@ class Fork:
             raise subprocess.TimeoutExpired(self._process.name, timeout or 0.0)
         return status
 
-    def said(self) -> str:
+    def output(self) -> str:
         """Return the process's output so far."""
         with self._log.open("rb") as file:
             file.seek(self._log_begins)

@@ -1,4 +1,4 @@
-"""Rules from outside that fail: the engine says so, stops, and stays readable."""
+"""Rules in Python that fail: the engine reports the error, stops, and its state stays readable."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from zerofleet.games.game_specs import find
 
 
 class Coins:
-    """Nine coins, one or two are taken; fails when told to."""
+    """Nine coins, of which a player takes one or two; raises an error on request."""
 
     num_actions = 2
     observation_shape = (9, 1, 1)
@@ -68,7 +68,7 @@ class CoinsLeft:
 
 @pytest.fixture
 def coins() -> Iterator[Coins]:
-    """A game of this test's own; all others stay as they are."""
+    """A game of this test's own; the other outside games stay available."""
     rules = Coins()
     set_outside_games(lambda name: rules if name == f"test:{id(rules)}" else None)
     yield rules

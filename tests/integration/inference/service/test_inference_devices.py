@@ -80,7 +80,7 @@ async def test_two_processes_answer_behind_one_address(fleet: Any) -> None:
         assert len(children) == 2
         parent.send_signal(signal.SIGTERM)
         status = await asyncio.to_thread(parent.wait, 120)
-        said = parent.said()
+        said = parent.output()
         assert status == 0, said
         wait_ended(child.pid for child in children)
         assert "Traceback" not in said
@@ -95,7 +95,7 @@ async def test_when_one_process_ends_all_do_and_the_status_says_so(fleet: Any) -
         children = psutil.Process(parent.pid).children()
         os.kill(children[1].pid, signal.SIGKILL)
         status = await asyncio.to_thread(parent.wait, 120)
-        said = parent.said()
+        said = parent.output()
         assert status == 1, said
         assert '"device": 1' in said
         assert "device_process_ended" in said

@@ -92,8 +92,8 @@ async def test_life_of_a_service(fleet: Any) -> None:
             assert 'zerofleet_inference_batch_rows_bucket{le="2.0"}' in metrics
             assert 'zerofleet_inference_batch_release_total{reason="idle"}' in metrics
         process.send_signal(signal.SIGTERM)
-        assert await asyncio.to_thread(process.wait, 120) == 0, process.said()
-        assert "Traceback" not in process.said()
+        assert await asyncio.to_thread(process.wait, 120) == 0, process.output()
+        assert "Traceback" not in process.output()
 
 
 async def _is(client: AsyncModel, version: int) -> bool:
@@ -204,8 +204,8 @@ async def test_a_model_that_fails_again_and_again_ends_the_process(fleet: Any) -
             for _ in range(3):
                 with pytest.raises(InferenceUnavailableError):
                     await client.predict(fatal)
-        assert await asyncio.to_thread(process.wait, 120) == 1, process.said()
-    assert "model_always_fails" in process.said()
+        assert await asyncio.to_thread(process.wait, 120) == 1, process.output()
+    assert "model_always_fails" in process.output()
 
 
 @pytest.mark.slow
