@@ -106,7 +106,7 @@ class UndecidedSession:
 @pytest.fixture
 def inference_address(shown_game: str) -> Iterator[str]:
     """Address of a real server for the game, in a thread of the test."""
-    ready, told = Event(), []
+    ready, served = Event(), []
 
     async def serve() -> None:
         spec = games.spec(shown_game)
@@ -124,7 +124,7 @@ def inference_address(shown_game: str) -> Iterator[str]:
             player = ModelPlayer(shown_game, section, models, batcher)
             backend = Backend(models, batcher, shape)
             async with Server("127.0.0.1:0", inference=backend, player=player) as server:
-                told.extend(
+                served.extend(
                     [f"127.0.0.1:{server.port}", lambda: loop.call_soon_threadsafe(stop.set)]
                 )
                 ready.set()
@@ -134,10 +134,10 @@ def inference_address(shown_game: str) -> Iterator[str]:
         serving = pool.submit(asyncio.run, serve())
         assert ready.wait(DEADLINE)
         try:
-            yield told[0]
+            yield served[0]
         finally:
             with contextlib.suppress(RuntimeError):
-                told[1]()
+                served[1]()
             serving.result(DEADLINE)
 
 
@@ -217,7 +217,7 @@ def open_page(chromium: Browser, shown: Shown) -> Iterator[Callable[..., Opened]
             if message.type == "error":
                 found.complaints.append(message.text)
 
-        def asked(request: Request) -> None:
+        def note_request(request: Request) -> None:
             address = urlsplit(request.url)
             ours = address.netloc == urlsplit(shown.base).netloc
             if not ours and address.scheme not in ("data", "blob"):
@@ -225,7 +225,7 @@ def open_page(chromium: Browser, shown: Shown) -> Iterator[Callable[..., Opened]
 
         found.page.on("console", complained)
         found.page.on("pageerror", lambda error: found.complaints.append(str(error)))
-        found.page.on("request", asked)
+        found.page.on("request", note_request)
         found.page.goto(shown.base + path)
         return found
 

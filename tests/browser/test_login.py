@@ -39,6 +39,6 @@ def test_a_visitor_logs_in_looks_and_leaves(
     assert opened.complaints == []
     page.get_by_label("Log out").click()
     expect(page.get_by_label("Token")).to_be_visible()
-    said = shown.process.output()
-    assert token not in said
-    assert not re.search(r"client_id|socket\.io", said)
+    output = shown.process.output()
+    assert token not in output
+    assert not re.search(r"client_id|socket\.io", output)

@@ -63,8 +63,8 @@ def test_axe_core_finds_no_fault(shown: Any, open_page: Callable[..., Any], dark
     beat(shown)
     page = open_page("/", dark=dark).page
     for address in [*addresses({"uid": record.game_uid, "version": 2}), "/nowhere"]:
-        asked = {"/play": "/play?side=both&hints=on", "/sql": QUERY}.get(address, address)
-        page.goto(shown.base + asked)
+        path = {"/play": "/play?side=both&hints=on", "/sql": QUERY}.get(address, address)
+        page.goto(shown.base + path)
         expect(page.get_by_text("Idle: waiting for 2,000 positions").first).to_be_attached()
         if address == "/sql":
             page.get_by_role("button", name="Run", exact=True).click()
@@ -230,12 +230,12 @@ def allow(admin_url: str, name: str, *, allowed: bool) -> None:
 
 def beat(shown: Any) -> None:
     """Send the heartbeats of a fleet in which inference is down."""
-    for said in (
+    for heartbeat in (
         Heartbeat("w", 1, "", SelfplayFigures(games_per_hour=1500.0)),
         Heartbeat("t", 2_120, "2,000 positions", TrainerFigures(window_limit=1), status="idle"),
         Heartbeat("e", 1, "", EvaluatorFigures()),
     ):
-        shown.heartbeats.beat(said, ttl=600.0)
+        shown.heartbeats.beat(heartbeat, ttl=600.0)
 
 
 def fill(shown: Any, games: int) -> None:

@@ -123,7 +123,10 @@ def test_two_data_folders_are_drawn_in_one_chart(
         tmp_path / "page.log",
     )
     try:
-        until(lambda: "\ndashboard: " in command.output() or command.poll() is not None, command.output)
+        until(
+            lambda: "\ndashboard: " in command.output() or command.poll() is not None,
+            command.output,
+        )
         [url] = re.findall(r"^dashboard: (http://\S+)$", command.output(), re.MULTILINE)
         page = chromium.new_page()
         page.set_default_timeout(1000 * DEADLINE)

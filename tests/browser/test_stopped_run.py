@@ -20,7 +20,10 @@ def test_a_model_of_a_stopped_run_is_played_and_analyses(
     stopped_run(root, RUN_FILE)
     command = Fork("zerofleet.cli", ["page", "--data", root], {}, tmp_path / "page.log")
     try:
-        until(lambda: "\ndashboard: " in command.output() or command.poll() is not None, command.output)
+        until(
+            lambda: "\ndashboard: " in command.output() or command.poll() is not None,
+            command.output,
+        )
         [url] = re.findall(r"^dashboard: (http://\S+)$", command.output(), re.MULTILINE)
         page = chromium.new_page()
         page.set_default_timeout(1000 * DEADLINE)

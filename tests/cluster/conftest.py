@@ -118,8 +118,8 @@ class Cluster:
     def sql(self, query: str) -> list[list[str]]:
         """Return the rows of a query, run as the database's owner."""
         arguments = ("psql", "-U", "zerofleet", "-At", "-F", "\t", "-c", query)
-        said = self.kubectl("exec", "postgres-0", "--", *arguments)
-        return [line.split("\t") for line in said.splitlines()]
+        output = self.kubectl("exec", "postgres-0", "--", *arguments)
+        return [line.split("\t") for line in output.splitlines()]
 
     def games(self) -> int:
         """Return the number of stored self-play games."""
@@ -132,8 +132,8 @@ class Cluster:
 
     def notes(self) -> list[list[str]]:
         """Return the workers' notes: each a game's uid and its fate."""
-        said = self.kubectl("exec", "deployment/tools", "--", "cat", "/ledger/games")
-        return [line.split() for line in said.splitlines()]
+        output = self.kubectl("exec", "deployment/tools", "--", "cat", "/ledger/games")
+        return [line.split() for line in output.splitlines()]
 
     def unanswered(self) -> set[str]:
         """Return the games that have ended and that Postgres has not acknowledged."""

@@ -174,8 +174,8 @@ def test_inference_is_replaced_while_it_is_asked(cluster: Any) -> None:
         cluster.wait_ready("deployment/inference")
     finally:
         cluster.kubectl("exec", "deployment/tools", "--", "touch", "/tmp/stop")
-        said, _ = asking.communicate(timeout=300)
-    found = json.loads(said)
+        output, _ = asking.communicate(timeout=300)
+    found = json.loads(output)
     cluster.seen(
         "rolling restart of two inference replicas",
         f"{found['answers']} moves answered meanwhile, {len(found['failures'])} not, "

@@ -86,8 +86,8 @@ class Stack:
         except subprocess.TimeoutExpired:
             pytest.fail(f"not in {seconds:g} s: {' '.join(command)}\n{self.report()}")
         if done.returncode:
-            said = f"{done.stdout}\n{done.stderr or ''}"
-            pytest.fail(f"status {done.returncode}: {' '.join(command)}\n{said}\n{self.report()}")
+            output = f"{done.stdout}\n{done.stderr or ''}"
+            pytest.fail(f"status {done.returncode}: {' '.join(command)}\n{output}\n{self.report()}")
         return done.stdout
 
     def containers(self, service: str, *, stopped: bool = False) -> list[Container]:
@@ -196,8 +196,8 @@ def engine() -> Iterator[docker.DockerClient]:
     for words, what in ((["version"], "engine"), (["compose", "version"], "plugin for Compose")):
         done = subprocess.run(["docker", *words], capture_output=True, text=True, check=False)
         if done.returncode:
-            said = done.stderr.strip().splitlines()[-1]
-            is_missing(f"no Docker {what} answers: {said}", NEEDED)
+            error = done.stderr.strip().splitlines()[-1]
+            is_missing(f"no Docker {what} answers: {error}", NEEDED)
     client = docker.from_env(timeout=120)
     with contextlib.closing(client):
         yield client

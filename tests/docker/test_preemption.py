@@ -78,8 +78,8 @@ def unanswered(ledger: Path) -> set[str]:
 
 def are_stored(stack: Any, uids: set[str]) -> bool:
     """Return whether Postgres has these games, even if a worker died before it noted the answer."""
-    asked = ", ".join(f"'{uid}'" for uid in sorted(uids)) or "NULL"
-    held = f"SELECT count(*) FROM games WHERE game_uid IN ({asked})"
+    names = ", ".join(f"'{uid}'" for uid in sorted(uids)) or "NULL"
+    held = f"SELECT count(*) FROM games WHERE game_uid IN ({names})"
     return stack.number(held) == len(uids)
 
 

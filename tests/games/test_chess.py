@@ -502,5 +502,5 @@ def test_the_page_names_every_plane() -> None:
         page = runpy.run_path(str(REFERENCE / "games_page.py"))
     finally:
         sys.path.remove(str(REFERENCE))
-    [told] = [game.planes for game in page["GAMES"] if game.name == "chess"]
-    assert len(told) == len(set(told)) == 117
+    [planes] = [game.planes for game in page["GAMES"] if game.name == "chess"]
+    assert len(planes) == len(set(planes)) == 117

@@ -67,8 +67,8 @@ def beat(heartbeats: Heartbeats, samples: float) -> None:
 def asked_for(heartbeats: Heartbeats) -> int | None:
     """Return the number of workers in the autoscaler's own heartbeat."""
     found = [each.figures for each in heartbeats.read()]
-    said = [each for each in found if isinstance(each, AutoscalerFigures)]
-    return said[0].selfplay_replicas if said else None
+    own = [each for each in found if isinstance(each, AutoscalerFigures)]
+    return own[0].selfplay_replicas if own else None
 
 
 def test_explains_each_change_exports_it_and_leaves_on_sigterm(
@@ -117,8 +117,8 @@ def test_explains_each_change_exports_it_and_leaves_on_sigterm(
     assert changes[-1]["role"] == "selfplay"
     assert [each["event"] for each in records][-2:] == ["draining", "stopped"]
     # The log has only the first of hundreds of looks, and the looks that changed something.
-    kept = [each for each in records if each["event"] == "replicas_kept"]
-    assert [each["selfplay"].split(":")[0] for each in kept] == ["2"]
+    unchanged = [each for each in records if each["event"] == "replicas_kept"]
+    assert [each["selfplay"].split(":")[0] for each in unchanged] == ["2"]
 
 
 def test_bad_settings_are_one_line(tmp_path: Path) -> None:

@@ -172,9 +172,9 @@ def test_a_search_that_there_is_not_is_one_line(
     with pytest.raises(SystemExit) as error:
         report.run_main(lambda: search_match.main(["tic_tac_toe", "--first", setting]))
     assert error.value.code == 2
-    said = capsys.readouterr().err
-    assert f"search.{setting.partition('=')[0]} = " in said
-    assert said.count("\n") == 1
+    printed = capsys.readouterr().err
+    assert f"search.{setting.partition('=')[0]} = " in printed
+    assert printed.count("\n") == 1
 
 
 def test_rules(capsys: pytest.CaptureFixture[str]) -> None:

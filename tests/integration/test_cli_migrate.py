@@ -40,8 +40,8 @@ def test_a_postgres_that_comes_up_meanwhile_is_migrated(stopped_server: Embedded
         away = f"waiting for Postgres: Postgres at 127.0.0.1:{stopped_server.port} does not answer"
         assert process.stderr.readline().startswith(away)
         stopped_server.start()
-        said, complaints = process.communicate()
-    assert (process.returncode, said) == (0, "the database is up to date\n"), complaints
+        output, complaints = process.communicate()
+    assert (process.returncode, output) == (0, "the database is up to date\n"), complaints
     with Database(url) as database:
         database.wait_ready(0)
 

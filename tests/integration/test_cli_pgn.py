@@ -32,12 +32,12 @@ def run_file(tmp_path: Path) -> Path:
 @pytest.fixture
 def records(database_url: str) -> list[GameRecord]:
     """Two stored games; the second one was resigned."""
-    kept = [random_record(1, GAME, model_version=3), resigned_record(3, 7, GAME)]
+    stored = [random_record(1, GAME, model_version=3), resigned_record(3, 7, GAME)]
     with Database(database_url) as database:
         database.register_run(run_from_values({"name": "small", "game": {"name": GAME}}))
-        for record in kept:
+        for record in stored:
             assert database.submit_game("small", "w", Submission(record)) == "stored"
-    return kept
+    return stored
 
 
 def wrote(*arguments: object) -> str:

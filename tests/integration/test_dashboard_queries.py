@@ -238,14 +238,14 @@ def test_the_strip_of_a_stopped_run_misses_no_service() -> None:
     )
     beats = [just_ended, Heartbeat("t", 1, "", TrainerFigures())]
     beats.append(Heartbeat("i", 1, "", InferenceFigures(provider="cpu")))
-    said = sum_up(beats, run_is_stopped=True)
-    assert (said.games_per_hour, said.positions_per_second, said.step) == (None, None, None)
-    assert [(lamp.service, lamp.words, lamp.colour) for lamp in said.lamps] == [
+    found = sum_up(beats, run_is_stopped=True)
+    assert (found.games_per_hour, found.positions_per_second, found.step) == (None, None, None)
+    assert [(lamp.service, lamp.words, lamp.colour) for lamp in found.lamps] == [
         ("run", "Stopped", "idle"),
         ("inference", "Running on cpu", "positive"),
     ]
-    assert said.health == ("Run stopped, 1 of 1 services healthy", "positive")
-    assert said.next_model == "–"
+    assert found.health == ("Run stopped, 1 of 1 services healthy", "positive")
+    assert found.next_model == "–"
 
 
 async def test_twenty_pages_cost_one_reading() -> None:
@@ -259,7 +259,7 @@ async def test_twenty_pages_cost_one_reading() -> None:
         read += 1
         return read // 2
 
-    told: list[tuple[int, int]] = []
+    reports: list[tuple[int, int]] = []
     came = asyncio.Event()
 
     def tell(page: int) -> Callable[[int], None]:
@@ -267,7 +267,7 @@ async def test_twenty_pages_cost_one_reading() -> None:
             if page == 3:
                 came.set()
                 raise ValueError("this page cannot be drawn")
-            told.append((page, now))
+            reports.append((page, now))
 
         return told_page
 
@@ -275,7 +275,7 @@ async def test_twenty_pages_cost_one_reading() -> None:
     leave = [reading.watch(tell(page)) for page in range(20)]
     go.set()
     await asyncio.wait_for(came.wait(), 60)
-    assert (read, len(told)) == (1, 19)
+    assert (read, len(reports)) == (1, 19)
     late: list[int] = []
     leave.append(reading.watch(late.append))
     assert late == [0]

@@ -72,7 +72,7 @@ def test_nothing_is_written_even_by_a_role_that_could(
     url = role_url("console") if role == "console" else database_url
     insert = "INSERT INTO runs (name, game, config) VALUES ('written', 'g', '{}')"
     refused = "permission denied for table" if role == "console" else "read-only transaction"
-    for query, said in {
+    for query, error in {
         insert: ONE_THAT_ANSWERS,
         f"{insert} RETURNING name": refused,
         f"WITH w AS ({insert} RETURNING name) SELECT * FROM w": refused,
@@ -85,7 +85,7 @@ def test_nothing_is_written_even_by_a_role_that_could(
         "COPY runs TO STDOUT": ONE_THAT_ANSWERS,
         "  ": "write a query",
     }.items():
-        with pytest.raises(QueryFaultError, match=said):
+        with pytest.raises(QueryFaultError, match=error):
             run_query(url, query)
     assert run_query(url, "SELECT name FROM runs WHERE name = 'written'").rows == []
 
@@ -177,13 +177,13 @@ def test_of_many_answers_the_oldest_are_forgotten() -> None:
     ann, bob = (Visitor(name, "viewer", Allowance(1)) for name in ("ann", "bob"))
     answer = QueryAnswer(["a"], [False], [["1"]], "", 0, 0.0)
     answers = KeptAnswers()
-    kept = [answers.keep(answer, [0], 1, ann) for _ in range(5)]
-    assert [answers.find(each.key, ann) for each in kept] == [None, *kept[1:]]
-    assert answers.find(kept[1].key, bob) is None
-    answers.forget(kept[1])
-    assert answers.find(kept[1].key, ann) is None
+    stored = [answers.keep(answer, [0], 1, ann) for _ in range(5)]
+    assert [answers.find(each.key, ann) for each in stored] == [None, *stored[1:]]
+    assert answers.find(stored[1].key, bob) is None
+    answers.forget(stored[1])
+    assert answers.find(stored[1].key, ann) is None
     large = answers.keep(answer, [0], 99_999_999, bob)
-    assert [answers.find(each.key, ann) for each in kept] == [None, None, None, None, kept[4]]
+    assert [answers.find(each.key, ann) for each in stored] == [None, None, None, None, stored[4]]
     assert answers.find(large.key, bob) is large
 
 
@@ -200,11 +200,11 @@ async def test_no_more_than_three_run_at_once(role_url: Callable[[str], str]) ->
     url = role_url("console")
     count = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%FETCH%' AND state = 'active'"
     with contextlib.closing(VisitorQueries(url)) as queries:
-        asked = [
+        running = [
             queries.run(f"SELECT pg_sleep(0.2), ({count})", visitor) for visitor in visitors(7)
         ]
-        answers = await asyncio.gather(*asked)
-    assert max(int(kept.answer.rows[0][1] or 0) for kept in answers) <= 3
+        answers = await asyncio.gather(*running)
+    assert max(int(each.answer.rows[0][1] or 0) for each in answers) <= 3
 
 
 class Bench:
@@ -310,11 +310,11 @@ async def test_a_cancelled_query_ends_in_postgres(
         # It would run longer than this test may take.
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr(sql_queries, "MOST_SECONDS", 1000)
-            asked = asyncio.create_task(queries.run("SELECT pg_sleep(900)", ann))
+            running = asyncio.create_task(queries.run("SELECT pg_sleep(900)", ann))
             await until(lambda: count(sleeping) == 1)
-        asked.cancel()
+        running.cancel()
         with pytest.raises(asyncio.CancelledError):
-            await asked
+            await running
         await until(lambda: count(sleeping) == 0)
         assert (await queries.run("SELECT 1", ann)).answer.rows == [["1"]]  # the next query can run
 

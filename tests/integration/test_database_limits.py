@@ -132,8 +132,8 @@ def test_a_call_adopts_few_games_and_few_megabytes(database: Database) -> None:
 def test_a_run_has_a_bounded_number_of_unfinished_games(
     database: Database, database_url: str
 ) -> None:
-    kept = random_record(1, plies=3)
-    assert database.save_unfinished("test", "w", [(kept, 0)], 60) == ["saved"]
+    saved = random_record(1, plies=3)
+    assert database.save_unfinished("test", "w", [(saved, 0)], 60) == ["saved"]
     with psycopg2.connect(database_url) as connection, connection.cursor() as cursor:
         cursor.execute(
             "INSERT INTO unfinished_games (game_uid, run, epoch, ply, record, worker, lease_until) "
@@ -146,7 +146,7 @@ def test_a_run_has_a_bounded_number_of_unfinished_games(
     database.submit_game("test", "w", Submission(finished))
     over = changed(finished, action=finished.columns.action)
     games = [
-        (kept, 0),
+        (saved, 0),
         (random_record(3, plies=3), 0),
         (dataclasses.replace(random_record(2, plies=3), game_uid=over.game_uid), 0),
     ]

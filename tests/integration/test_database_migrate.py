@@ -87,8 +87,8 @@ def test_tables_of_the_first_revision_get_what_they_lack(database_url: str) -> N
     told_plies = "SELECT opening_plies FROM games ORDER BY ingested_at"
     assert run(database_url, told_plies) == [(None,), (0,)]
     assert run(database_url, "SELECT DISTINCT start FROM games") == [("",)]
-    told = "SELECT step, train_policy_loss, soft_policy_loss FROM training_curve ORDER BY step"
-    assert run(database_url, told) == [(100, 1.5, None), (200, 1.5, 1.25)]
+    query = "SELECT step, train_policy_loss, soft_policy_loss FROM training_curve ORDER BY step"
+    assert run(database_url, query) == [(100, 1.5, None), (200, 1.5, 1.25)]
 
 
 def test_a_running_trainer_of_1_0_still_notes_unreadable_games(

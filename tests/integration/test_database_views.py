@@ -290,8 +290,8 @@ def test_promotion_history(database: Database) -> None:
         database.insert_model("test", version, f"{version:064x}", 100 * version, {}, "m", trainer)
     epoch = database.acquire_fence("test", "evaluator")
     database.promote("test", 1, None, "e", 0, epoch=epoch)
-    asked = {"games": 4, "num_simulations": 50, "seed": 1, "epoch": epoch}
-    match = database.open_match("test", "gate", "2", "1", **asked, rule=GateRule(0.55))
+    settings = {"games": 4, "num_simulations": 50, "seed": 1, "epoch": epoch}
+    match = database.open_match("test", "gate", "2", "1", **settings, rule=GateRule(0.55))
     places = [(0, 0), (0, 1), (1, 0), (1, 1)]
     games = [MatchGame(*place, record) for place, record in zip(places, GAMES, strict=True)]
     database.record_match_games("test", "e", match.match_id, games, epoch=epoch)

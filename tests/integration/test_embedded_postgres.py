@@ -220,11 +220,11 @@ def test_the_first_line_of_initdb_has_the_cause(tmp_path: Path) -> None:
     )
     assert log.complaint().startswith("FATAL:  could not resize shared memory segment")
     with (
-        pytest.raises(ConfigError, match="make /dev/shm larger") as told,
+        pytest.raises(ConfigError, match="make /dev/shm larger") as caught,
         full_disk_named(tmp_path),
     ):
         raise ConfigError(log.complaint())
-    assert "make room" not in str(told.value)
+    assert "make room" not in str(caught.value)
 
 
 def test_what_clients_are_told_during_the_start_is_no_cause(tmp_path: Path) -> None:

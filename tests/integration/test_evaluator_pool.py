@@ -29,10 +29,10 @@ NEWEST = 4
 
 
 class Opinions:
-    """An ``InferenceBackend`` that answers nobody until all models have been asked.
+    """An ``InferenceBackend`` that gives no answer until all models have a request.
 
     Args:
-        everybody: the versions that have to be asked first.
+        everybody: the versions that must have a request first.
     """
 
     provider = "cpu"

@@ -61,8 +61,8 @@ def export(
     folder = tmp_path / "ttt-parquet"
     run_file = tmp_path / "test.toml"
     run_file.write_text('name = "test"\ngame = "tic_tac_toe"\n')
-    status, said = ask("export", run_file, "--folder", folder, "--database-url", database_url)
-    assert status == 0, said
+    status, output = ask("export", run_file, "--folder", folder, "--database-url", database_url)
+    assert status == 0, output
     assert len(list((folder / "searches").iterdir())) > 1
     return folder
 
@@ -89,15 +89,15 @@ def rewritten(folder: Path, table: str, change: Callable[[pa.Table], pa.Table]) 
 def test_a_fork_of_an_export_has_every_game_once_with_its_searches(
     database: Database, database_url: str, export: Path, new_toml: Path
 ) -> None:
-    status, said = fork(database_url, export, new_toml)
-    assert status == 0, said
-    assert f"{GAMES + 3} games of the run test, from its export ttt-parquet" in said
+    status, output = fork(database_url, export, new_toml)
+    assert status == 0, output
+    assert f"{GAMES + 3} games of the run test, from its export ttt-parquet" in output
     for query in (GAME, PLIES):
         copied = database._rows(query, run="new")
         assert copied == database._rows(query, run="test")
         assert copied
-    told = "SELECT DISTINCT opening_plies FROM games WHERE run = 'new' ORDER BY 1"
-    assert [row.opening_plies for row in database._rows(told)] == [0, 2]
+    query = "SELECT DISTINCT opening_plies FROM games WHERE run = 'new' ORDER BY 1"
+    assert [row.opening_plies for row in database._rows(query)] == [0, 2]
     origin = database.origin("new")
     assert origin is not None
     [row] = database._rows(
@@ -135,15 +135,15 @@ def test_a_copy_that_broke_off_goes_on_with_nothing_twice(
 
     monkeypatch.setattr("zerofleet.cli.exported_source._BATCH_GAMES", 10)
     monkeypatch.setattr(Database, "submit_games", one_batch)
-    status, said = fork(database_url, export, new_toml)
-    assert "the same `zerofleet fork` command continues" in said
+    status, output = fork(database_url, export, new_toml)
+    assert "the same `zerofleet fork` command continues" in output
     assert database.count_games("new", "given") == 10
     origin = database.origin("new")
     assert origin is not None
     assert origin.finished_at is None
     monkeypatch.setattr(Database, "submit_games", submit)
-    status, said = fork(database_url, export, new_toml)
-    assert status == 0, said
+    status, output = fork(database_url, export, new_toml)
+    assert status == 0, output
     assert database.count_games("new", "given") == GAMES + 3
 
 
@@ -162,8 +162,8 @@ def test_the_newest_games_alone_and_the_files_of_another_program(
         return rows
 
     rewritten(export, "searches", larger)
-    status, said = fork(database_url, export, new_toml, "--games", "5")
-    assert status == 0, said
+    status, output = fork(database_url, export, new_toml, "--games", "5")
+    assert status == 0, output
     newest = "SELECT moves FROM games WHERE run = 'test' ORDER BY game_uid::text DESC LIMIT 5"
     copied = database._rows("SELECT moves FROM games WHERE run = 'new' ORDER BY 1")
     assert copied == sorted(database._rows(newest))
@@ -192,30 +192,30 @@ def test_games_without_usable_searches_are_left_out(
         return rows.set_column(place, "result", pa.array(results, pa.int8()))
 
     rewritten(export, "games", lost)
-    status, said = fork(database_url, export, new_toml)
-    assert status == 0, said
-    assert f"left out 5 of {GAMES + 3} games" in said
-    assert f"1 do not replay, the first: game {uids[-1]}" in said
+    status, output = fork(database_url, export, new_toml)
+    assert status == 0, output
+    assert f"left out 5 of {GAMES + 3} games" in output
+    assert f"1 do not replay, the first: game {uids[-1]}" in output
     assert database.count_games("new", "given") == GAMES + 3 - 5
     origin = database.origin("new")
     assert origin is not None
     assert (origin.chosen, origin.games, origin.left_out) == (GAMES + 3, GAMES + 3 - 5, 5)
     rewritten(export, "searches", lambda rows: rows.slice(0, 0))
-    status, said = fork(database_url, export, write_run(new_toml.parent, "third"))
+    status, output = fork(database_url, export, write_run(new_toml.parent, "third"))
     assert status == 2
-    assert f"none of the {GAMES + 3} newest games of the export" in said
+    assert f"none of the {GAMES + 3} newest games of the export" in output
 
 
 def test_wrong_exports_are_refused_in_one_line_and_nothing_is_written(
     database: Database, database_url: str, export: Path, new_toml: Path, tmp_path: Path
 ) -> None:
     def refused(*options: object, path: Path = new_toml) -> str:
-        status, said = fork(database_url, export, path, *options)
-        assert status == 2, said
-        assert len(said.strip().splitlines()) == 1, said
+        status, output = fork(database_url, export, path, *options)
+        assert status == 2, output
+        assert len(output.strip().splitlines()) == 1, output
         assert database.origin("new") is None
         assert database._rows("SELECT name FROM runs") == [("test",)]
-        return said
+        return output
 
     four = write_run(tmp_path, "four", "connect_four")
     assert f"has games of tic_tac_toe, and {four} plies".replace("plies", "plays") in refused(

@@ -94,12 +94,12 @@ def fill(database: Database, games: int = GAMES) -> None:
 def ask(*arguments: object) -> tuple[int, str]:
     """Run a command in this process; return its status and its output."""
     result = CliRunner().invoke(app, [str(each) for each in arguments])
-    said = result.output
+    output = result.output
     if result.exception is not None and not isinstance(result.exception, SystemExit):
-        said += str(result.exception)
+        output += str(result.exception)
         assert result.exc_info is not None
         assert "zerofleet.errors" in result.exc_info[0].__module__, result.exc_info
-    return (0 if result.exception is None else 2), said
+    return (0 if result.exception is None else 2), output
 
 
 def fork(url: str, new_toml: Path, *options: object, source: str = "test") -> tuple[int, str]:
@@ -124,9 +124,9 @@ def test_a_fork_has_every_game_once_with_its_searches(
     fill(database)
     database.submit_game("test", "w", Submission(random_record(900)))
     database.submit_game("test", "w", Submission(resigned_record(901, 3)))
-    status, said = fork(database_url, new_toml)
-    assert status == 0, said
-    assert f"{GAMES + 2} games of the run test" in said
+    status, output = fork(database_url, new_toml)
+    assert status == 0, output
+    assert f"{GAMES + 2} games of the run test" in output
     for query in (KEPT, SEARCHES):
         copied = database._rows(query, run="new")
         assert copied == database._rows(query, run="test")
@@ -240,8 +240,8 @@ def test_a_killed_copy_goes_on_with_nothing_twice_and_nothing_missing(
     assert database.count_games("new", "given") == origin.games
     fill(database, 8)  # a second call still copies the window of the first call
     database.submit_game("test", "w", Submission(target_record(5000)))
-    status, said = fork(database_url, new_toml)
-    assert status == 0, said
+    status, output = fork(database_url, new_toml)
+    assert status == 0, output
     assert database.count_games("new", "given") == 200
     left = {row.content_sha256.tobytes() for row in database._rows(KEPT, run="new")}
     assert len(left) == 200
@@ -286,27 +286,27 @@ def test_games_without_searches_are_left_out_and_counted(
         "DELETE FROM positions WHERE game_uid IN ("
         "SELECT game_uid FROM games WHERE run = 'test' ORDER BY tx LIMIT 10)"
     )
-    status, said = fork(database_url, new_toml)
-    assert status == 0, said
-    assert "50 games of the run test" in said
-    assert "10 were left out" in said
+    status, output = fork(database_url, new_toml)
+    assert status == 0, output
+    assert "50 games of the run test" in output
+    assert "10 were left out" in output
     database._run("DELETE FROM positions WHERE game_uid IN (SELECT game_uid FROM games)")
     path = new_toml.with_name("third.toml")
     path.write_text(new_toml.read_text().replace('"new"', '"third"'))
-    status, said = fork(database_url, path)
+    status, output = fork(database_url, path)
     assert status == 2
-    assert "the searches of all 60 games of the run 'test' were dropped" in said
-    assert "forget = false" in said
+    assert "the searches of all 60 games of the run 'test' were dropped" in output
+    assert "forget = false" in output
 
 
 def test_wrong_forks_are_refused_in_one_line(
     database: Database, database_url: str, new_toml: Path, tmp_path: Path
 ) -> None:
     def refused(*options: object, source: str = "test", path: Path = new_toml) -> str:
-        status, said = fork(database_url, path, *options, source=source)
-        assert status == 2, said
-        assert len(said.strip().splitlines()) == 1, said
-        return said
+        status, output = fork(database_url, path, *options, source=source)
+        assert status == 2, output
+        assert len(output.strip().splitlines()) == 1, output
+        return output
 
     assert "there is no run 'nobody'" in refused(source="nobody")
     assert "has no games" in refused()
@@ -316,9 +316,9 @@ def test_wrong_forks_are_refused_in_one_line(
     four = write_run(other, "connect_four")
     assert "plays tic_tac_toe, and" in refused(path=four)
     assert "is the name of the new run, too" in refused(source="new")
-    said = refused("--retrain", "--set", "trainer.min_positions=10000",
+    output = refused("--retrain", "--set", "trainer.min_positions=10000",
                    "--set", "selfplay.max_ahead_positions=0")  # fmt: skip
-    assert "lower it, or give more games" in said
+    assert "lower it, or give more games" in output
     database.register_run(load_run(new_toml))
     database.submit_game("new", "w", Submission(random_record(77)))
     assert "has begun already, with 1 games" in refused()
@@ -329,9 +329,9 @@ def test_a_fork_of_another_source_does_not_mix(
 ) -> None:
     fill(database)
     assert fork(database_url, new_toml)[0] == 0
-    status, said = fork(database_url, new_toml, "--retrain")
+    status, output = fork(database_url, new_toml, "--retrain")
     assert status == 2
-    assert "begins with games of the run test without --retrain" in said
+    assert "begins with games of the run test without --retrain" in output
 
 
 def test_the_trainer_waits_until_all_games_are_there(
@@ -354,8 +354,8 @@ def test_the_trainer_waits_until_all_games_are_there(
         time.sleep(1.0)  # the trainer must not begin
         assert not running.done()
         assert database.models("new") == []
-        status, said = fork(database_url, new_toml, "--retrain")
-        assert status == 0, said
+        status, output = fork(database_url, new_toml, "--retrain")
+        assert status == 0, output
         wait(lambda: len(database.models("new")) > 1)
 
 
@@ -381,10 +381,10 @@ def test_no_games_are_given_to_a_run_whose_trainer_has_started(
     message = "a trainer of the run 'new' has already started"
     with pytest.raises(ConfigError, match=message):
         begin(database, run)
-    status, said = fork(database_url, new_toml)
+    status, output = fork(database_url, new_toml)
     assert status == 2
-    assert message in said
-    assert "give the new run another name" in said
+    assert message in output
+    assert "give the new run another name" in output
     assert database.origin(run.name) is None
 
 
@@ -530,9 +530,9 @@ def test_lines_of_actions_become_samples(
     path = write_run(tmp_path, value_lambda=0.5)
     lines = tmp_path / "games.txt"
     lines.write_text("# won by X, then drawn\na1 a2 b1 b2 c1\n\n4 0 2 6 3 5 1 7 8\n")
-    status, said = import_files(database_url, path, lines)
-    assert status == 0, said
-    assert "2 games of games.txt, imported" in said
+    status, output = import_files(database_url, path, lines)
+    assert status == 0, output
+    assert "2 games of games.txt, imported" in output
     plies = database._rows("SELECT DISTINCT opening_plies FROM games WHERE kind = 'given'")
     assert [row.opening_plies for row in plies] == [None]
     run = load_run(path)
@@ -611,8 +611,8 @@ def test_pgn_with_agreed_and_resigned_games(
     path = write_run(tmp_path, "chess")
     file = tmp_path / "games.pgn"
     file.write_text(PGN)
-    status, said = import_files(database_url, path, file)
-    assert status == 0, said
+    status, output = import_files(database_url, path, file)
+    assert status == 0, output
     rows = database._rows("SELECT result, reason, length, start FROM games ORDER BY length, result")
     assert [row[:3] for row in rows] == [(1, "adjudicated", 3), (-1, "rules", 4),
                                          (0, "adjudicated", 4)]  # fmt: skip
@@ -663,17 +663,17 @@ def test_bad_games_of_pgn_are_refused_or_skipped(
     path = write_run(tmp_path, "chess")
     file = tmp_path / "games.pgn"
     file.write_text(BAD_PGN + "\n" + PGN)
-    status, said = import_files(database_url, path, file)
+    status, output = import_files(database_url, path, file)
     assert status == 2
-    assert f"{file}, line 1: the game is not over after 2 moves, and has no result" in said
+    assert f"{file}, line 1: the game is not over after 2 moves, and has no result" in output
     assert database._rows("SELECT name FROM runs WHERE name = 'new'") == []  # nothing was stored
-    status, said = import_files(database_url, path, file, "--skip-bad")
-    assert status == 0, said
-    assert "skipped 4 of 7 games" in said
-    assert "'Ke3' is not a legal move" in said
-    assert "move 2 of White" in said
-    assert "'atomic' is not supported" in said
-    assert "the result is 'White won', and by the rules 'Black won'" in said
+    status, output = import_files(database_url, path, file, "--skip-bad")
+    assert status == 0, output
+    assert "skipped 4 of 7 games" in output
+    assert "'Ke3' is not a legal move" in output
+    assert "move 2 of White" in output
+    assert "'atomic' is not supported" in output
+    assert "the result is 'White won', and by the rules 'Black won'" in output
     assert database.count_games("new", "given") == 3
 
 
@@ -695,8 +695,8 @@ def test_sgf_with_handicap_and_the_results_of_people(
     files = [tmp_path / "a.sgf", tmp_path / "b.sgf"]
     files[0].write_text("\n".join(games[:2]))
     files[1].write_text(games[2])
-    status, said = import_files(database_url, path, *files)
-    assert status == 0, said
+    status, output = import_files(database_url, path, *files)
+    assert status == 0, output
     rows = database._rows("SELECT result, reason, length, start <> '' AS set_up FROM games "
                           "ORDER BY length DESC, result")  # fmt: skip
     assert [tuple(row) for row in rows] == [
@@ -732,10 +732,10 @@ def test_bad_sgf_is_refused(
     path = write_run(tmp_path, GO9)
     file = tmp_path / "a.sgf"
     file.write_text(text)
-    status, said = import_files(database_url, path, file)
+    status, output = import_files(database_url, path, file)
     assert status == 2
-    assert str(file) in said
-    assert reason in said
+    assert str(file) in output
+    assert reason in output
     assert database._rows("SELECT name FROM runs WHERE name = 'new'") == []
 
 
@@ -752,9 +752,9 @@ def test_bad_lines_are_refused(
 ) -> None:
     file = new_toml.with_name("lines.txt")
     file.write_text(text)
-    status, said = import_files(database_url, new_toml, file)
+    status, output = import_files(database_url, new_toml, file)
     assert status == 2
-    assert reason in said
+    assert reason in output
 
 
 def test_files_of_another_kind_are_refused(

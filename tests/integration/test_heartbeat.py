@@ -303,8 +303,8 @@ def test_history_is_thinned_out_and_says_where_it_begins(valkey_url: str) -> Non
         assert (len(few.processes), few.left_out, len(few.steps)) == (1, 1, 2)
         odd = {"positions_per_second": "many", "waiting_share": "nan"}  # from another version
         server.xadd(history_key("test", "selfplay", "odd"), odd, id="7200000-0")
-        told = history.read("selfplay", until=7210, seconds=10)
-        assert told.known("positions_per_second") == told.known("waiting_share") == [[]]
+        found = history.read("selfplay", until=7210, seconds=10)
+        assert found.known("positions_per_second") == found.known("waiting_share") == [[]]
         server.flushall()
         assert history.read("selfplay", until=7200, seconds=60).begins_at is None
 

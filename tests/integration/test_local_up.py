@@ -210,7 +210,7 @@ def test_a_run_is_asked_interrupted_and_resumed(data: Path, start: Callable[...,
     refused = ask("sql", "--data", str(data), "-c", "DELETE FROM games", status=1)
     assert "read-only" in refused
 
-    kept = {name: (data / name).read_bytes() for name in ("run.toml", "stores.json")}
+    files = {name: (data / name).read_bytes() for name in ("run.toml", "stores.json")}
     other = ("--set", "network.channels=16", "--set", "network.blocks=1", "--no-dashboard")
     refused = ask("up", str(RUN_FILE), "--data", str(data), *other, status=2)
     assert "2 mistakes:\n  network.blocks = 1, but this run was trained with 2" in refused
@@ -218,12 +218,12 @@ def test_a_run_is_asked_interrupted_and_resumed(data: Path, start: Callable[...,
     no_gpu = (*TINY, "--set", "inference.require_gpu=true", "--no-dashboard")
     refused = ask("up", str(RUN_FILE), "--data", str(data), *no_gpu, status=2)
     assert "inference stopped: [inference] require_gpu" in refused
-    assert kept == {name: (data / name).read_bytes() for name in kept}
+    assert files == {name: (data / name).read_bytes() for name in files}
     assert not list(data.glob("*.before"))
 
     end = ("--until", f"{games}games", *TINY)
-    told = ask("up", str(RUN_FILE), "--data", str(data), *end)
-    assert f"Nothing to do. --until {games}games was reached before this start" in told
+    output = ask("up", str(RUN_FILE), "--data", str(data), *end)
+    assert f"Nothing to do. --until {games}games was reached before this start" in output
 
     again = start(*TINY, "--no-dashboard")
     again.wait_for_games()
@@ -233,9 +233,9 @@ def test_a_run_is_asked_interrupted_and_resumed(data: Path, start: Callable[...,
         command("page", "--data", str(data)), stdout=subprocess.PIPE, stderr=subprocess.STDOUT
     )
     assert look.stdout is not None
-    said = iter(look.stdout.readline, b"")
+    lines = iter(look.stdout.readline, b"")
     assert (
-        next(line for line in said if line.startswith(b"dashboard:"))
+        next(line for line in lines if line.startswith(b"dashboard:"))
         == f"dashboard: {page}\n".encode()
     )
     again.process.kill()
@@ -292,13 +292,13 @@ def test_what_stands_around_a_run_does_not_change_it(data: Path, tmp_path: Path)
         "TZ": "nowhere",
     }
     console = Path(sys.executable).with_name("zerofleet")
-    said = tmp_path / "said.txt"
+    log = tmp_path / "up.log"
 
     def trains_and_has_a_page() -> bool:
-        text = said.read_text()
+        text = log.read_text()
         return "dashboard: http://" in text and "training loss policy" in text
 
-    with said.open("wb") as output:
+    with log.open("wb") as output:
         up = subprocess.Popen(
             [console, "up", RUN_FILE, "--data", data, *QUICK, *TINY],
             cwd=tmp_path, env={**os.environ, **environment}, stdout=output, stderr=output,
@@ -306,12 +306,12 @@ def test_what_stands_around_a_run_does_not_change_it(data: Path, tmp_path: Path)
     try:
         wait_for(lambda: trains_and_has_a_page() or up.poll() is not None)
         up.send_signal(signal.SIGINT)
-        assert up.wait(LONGEST_SECONDS) == 0, said.read_text()
+        assert up.wait(LONGEST_SECONDS) == 0, log.read_text()
     finally:
         up.kill()
         up.wait()
-    assert trains_and_has_a_page(), said.read_text()
-    assert "Restarting" not in said.read_text()
+    assert trains_and_has_a_page(), log.read_text()
+    assert "Restarting" not in log.read_text()
 
 
 def test_a_first_start_whose_services_fail_leaves_only_logs(data: Path) -> None:

@@ -102,19 +102,19 @@ def test_auto_follows_what_the_replicas_run_on(
         window = variants_of(run, database)[1]
         variants = VariantRequests(run, SPEC, window, len, stores)
 
-        def asked() -> tuple[str, ...]:
+        def requested() -> tuple[str, ...]:
             request = variants.request()
             assert request is not None
             return request.precisions
 
-        assert asked() == ("int8",)  # no inference server answers, and there is no GPU here
+        assert requested() == ("int8",)  # no inference server answers, and there is no GPU here
         heartbeats.beat(Heartbeat("a", 1, "", InferenceFigures(provider="cuda")))
-        assert asked() == ("fp16",)
+        assert requested() == ("fp16",)
         heartbeats.beat(Heartbeat("b", 1, "", InferenceFigures(provider="openvino")))
-        assert asked() == ("fp16", "int8")
+        assert requested() == ("fp16", "int8")
         for worker in ("a", "b"):
             heartbeats.remove("inference", worker)
-        assert asked() == ("fp16", "int8")  # the inference servers restart
+        assert requested() == ("fp16", "int8")  # the inference servers restart
     run = a_run(variants=["int8", "auto"])
     stores = cast("Any", SimpleNamespace(heartbeats=None))
     request = VariantRequests(run, SPEC, window, len, stores).request()
@@ -217,11 +217,11 @@ def test_each_model_has_its_variants(surroundings: LocalPrograms) -> None:
 
 def test_what_loses_too_much_is_a_row_with_its_reason(surroundings: LocalPrograms) -> None:
     run = a_run(variants=["int8"], max_policy_kl=1e-12)
-    told: dict[str, VariantFigures] = {}
+    figures: dict[str, VariantFigures] = {}
 
     def is_made() -> bool:
-        told.update(surroundings.variants())
-        return "int8" in told
+        figures.update(surroundings.variants())
+        return "int8" in figures
 
     surroundings.train_until(run, is_made)
     [model] = surroundings.database.models("test")
@@ -232,7 +232,7 @@ def test_what_loses_too_much_is_a_row_with_its_reason(surroundings: LocalProgram
     assert variant.policy_kl > 1e-12
     assert variant.reason.startswith("policy_kl ")
     assert surroundings.blobs() == {f"{model.sha256}.onnx"}
-    assert not told["int8"].accepted
+    assert not figures["int8"].accepted
 
 
 def test_files_of_a_publication_that_was_cut_off_are_swept(surroundings: LocalPrograms) -> None:

@@ -78,7 +78,7 @@ def test_it_is_never_computed_where_nobody_resigns(database: Database) -> None:
 def test_a_new_threshold_is_said_once(database: Database) -> None:
     writer = ResignThresholdWriter("test", ResignSection(enabled=True), database)
     writer.write(0.0)
-    said: list[list[float | None]] = []
+    thresholds: list[list[float | None]] = []
     for threshold in (-0.9, -0.9, -0.8, None):
         database._run(  # the threshold stays while there are few games
             "INSERT INTO resign_thresholds (run, threshold, games, would_resign, wrong, "
@@ -88,5 +88,5 @@ def test_a_new_threshold_is_said_once(database: Database) -> None:
         )
         with capture_logs() as logs:
             writer.write(0.0)
-        said.append([log["threshold"] for log in logs])
-    assert said == [[-0.9], [], [-0.8], [None]]
+        thresholds.append([log["threshold"] for log in logs])
+    assert thresholds == [[-0.9], [], [-0.8], [None]]

@@ -333,10 +333,10 @@ def test_a_constant_demand_is_met_once_and_for_all(
 def test_more_demand_never_asks_for_less(one: float, other: float) -> None:
     low, high = sorted((one, other))
 
-    def asked(reuse: float) -> int:
+    def workers(reuse: float) -> int:
         return Watched(a_fleet(10, 4.0)).see(a_fleet(10, reuse), 2 * LOOKS).selfplay.count
 
-    assert asked(low) <= asked(high)
+    assert workers(low) <= workers(high)
 
 
 @pytest.mark.parametrize("useful", [1.0, 1.5, 3.3, 250.0])

@@ -139,9 +139,9 @@ def test_a_small_fleet_finds_its_size_and_stays_there(size: int, fault: str) -> 
     assert isinstance(converged, float)
     assert converged < 30
     assert row["reversals"] == 0
-    asked = [each.asked for each in samples]
-    assert min(asked) >= 1
-    assert max(asked) <= 1.35 * size + 1
+    wanted = [each.asked for each in samples]
+    assert min(wanted) >= 1
+    assert max(wanted) <= 1.35 * size + 1
 
 
 def test_where_inference_may_not_grow_more_workers_are_not_asked_for() -> None:

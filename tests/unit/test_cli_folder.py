@@ -97,9 +97,9 @@ def test_what_is_set_for_a_start_is_in_the_run_file_that_is_kept(
         folder = DataFolder.for_run(tmp_path / "data", chosen)
         folder.keep_run_file(RUN_FILE, chosen)
     assert load_run(folder.run_file) == chosen
-    kept = tomllib.loads(folder.run_file.read_text())
+    copy = tomllib.loads(folder.run_file.read_text())
     expected = merge(tomllib.loads(own), {"format": 2, **written})
-    assert kept == {key: value for key, value in expected.items() if value is not None}
+    assert copy == {key: value for key, value in expected.items() if value is not None}
     remarks = {line for line in own.splitlines() if line.startswith("#")}
     assert remarks <= set(folder.run_file.read_text().splitlines())
 
@@ -143,10 +143,10 @@ def test_the_disk_limit_is_in_the_run_file_that_is_kept(
     run = with_disk_limit(load_run(run_file))
     folder = DataFolder.for_run(tmp_path / "data", run)
     folder.keep_run_file(run_file, run)
-    kept = load_run(folder.run_file)
-    assert kept == run
-    assert kept.retention.max_disk_gb == limit
-    assert kept.retention.limit_bytes == (limit * 1e9 or None)
+    copy = load_run(folder.run_file)
+    assert copy == run
+    assert copy.retention.max_disk_gb == limit
+    assert copy.retention.limit_bytes == (limit * 1e9 or None)
     text = f"format = 2\n{run_file.read_text()}"
     assert in_file is None or folder.run_file.read_text() == text
 
@@ -201,9 +201,9 @@ def test_a_best_model_whose_file_is_damaged_is_named(
     for content, word in ((b"a model", ""), (b"a mod", f"{path} is damaged"), (None, "no model")):
         path.unlink() if content is None else path.write_bytes(content)
         tell_of_damage(folder, Promotion(2, 7, sha256))
-        said = capsys.readouterr().err
-        assert word in said
-        assert ("the best model, 7, cannot be used" in said) == bool(word)
+        message = capsys.readouterr().err
+        assert word in message
+        assert ("the best model, 7, cannot be used" in message) == bool(word)
 
 
 @pytest.mark.parametrize(
@@ -303,9 +303,9 @@ def test_other_runs_of_the_page_are_of_the_same_game_and_have_their_own_labels(
     monkeypatch.chdir(tmp_path)
 
     def made(name: str, of: Path) -> DataFolder:
-        kept = load_run(of)
-        folder = DataFolder.for_run(Path("zerofleet-data") / name, kept)
-        folder.keep_run_file(of, kept)
+        copy = load_run(of)
+        folder = DataFolder.for_run(Path("zerofleet-data") / name, copy)
+        folder.keep_run_file(of, copy)
         return folder
 
     own = made("tictactoe", RUN_FILE)
@@ -399,7 +399,7 @@ def test_a_run_file_that_cannot_be_copied_is_named(tmp_path: Path, run: RunConfi
         folder.keep_run_file(pipe, run)
 
 
-def kept(run_file: Path) -> bytes:
+def copy_of(run_file: Path) -> bytes:
     """Return the content of a data folder's copy of the run file."""
     return b"format = 2\n" + run_file.read_bytes()
 
@@ -483,7 +483,7 @@ def test_a_start_that_fails_changes_nothing_in_an_old_folder(
         start.succeeded()
     assert everything_in(root) == {
         **without_stores,
-        "run.toml": kept(new),
+        "run.toml": copy_of(new),
         "stores.json": b"new",
     }
 
@@ -546,7 +546,7 @@ def test_a_run_that_is_killed_after_its_start_keeps_its_files(
         start.succeeded()
     kill_in_start(root, changed, "start.succeeded()")
     after = everything_in(root)
-    assert after["run.toml"] == kept(changed)
+    assert after["run.toml"] == copy_of(changed)
     with pytest.raises(ConfigError, match="no"), Start(root, run, RUN_FILE):
         raise ConfigError("no")  # before anything was written
     assert everything_in(root) == after
@@ -561,7 +561,7 @@ def test_a_start_that_goes_on_is_not_undone(tmp_path: Path, run: RunConfig, chan
     with Start(root, run, changed) as start:
         start.write(run)
         chosen_folder(root)
-        assert (root / "run.toml").read_bytes() == kept(changed)
+        assert (root / "run.toml").read_bytes() == copy_of(changed)
         start.succeeded()
 
 

@@ -476,8 +476,8 @@ def test_parts_of_the_defaults_are_taken_off_and_put_on(tmp_path: Path) -> None:
     names = ["plain", "no proven results", "only proven results"]
     settings = [settings_of(name) for name in names]
     for game in ("connect_four", "go9", "othello", "tictactoe"):
-        asked = request(tmp_path, *settings, runs=[game], common=())
-        run, plain, without, alone = Comparison.of(asked).runs.values()
+        wanted = request(tmp_path, *settings, runs=[game], common=())
+        run, plain, without, alone = Comparison.of(wanted).runs.values()
         assert not plain.search.prove_results
         assert plain.trainer.value_lambda == 1
         for base, other, proves in ((run, without, False), (plain, alone, True)):
@@ -519,21 +519,21 @@ def test_a_killed_comparison_resumes_with_what_was_finished(
     folder = tmp_path / "out"
     with started(tmp_path, seeds=(1, 2), **budget) as killed:
         assert killed.stderr is not None
-        said = ""
-        while "seed 2 (2 of 2)" not in said:
-            said = killed.stderr.readline()
-            assert said, "it ended before seed 2"
+        line = ""
+        while "seed 2 (2 of 2)" not in line:
+            line = killed.stderr.readline()
+            assert line, "it ended before seed 2"
         killed.send_signal(signal.SIGKILL)
     # The two trainings of seed 1, and the ones of seed 2 that ended before the signal.
     finished = {path.stem for path in folder.glob("*-seed-*.json")}
     assert 2 <= len(finished) < 4
-    kept = {path: path.read_bytes() for each in finished for path in folder.glob(f"{each}.*")}
-    assert len(kept) == 2 * len(finished)  # each has a model and figures
+    files = {path: path.read_bytes() for each in finished for path in folder.glob(f"{each}.*")}
+    assert len(files) == 2 * len(finished)  # each has a model and figures
 
     compare(request(tmp_path, "search.c_puct=3", seeds=(1, 2), as_json=True, **budget))
     printed = capsys.readouterr()
     assert f"{len(finished)} of them are finished" in printed.err
-    assert {path: path.read_bytes() for path in kept} == kept
+    assert {path: path.read_bytes() for path in files} == files
     results = json.loads(printed.out)
     assert results == json.loads((folder / "results.json").read_text())
     assert results["runs"] == ["tictactoe", "search.c_puct=3"]
@@ -558,8 +558,8 @@ def test_a_killed_comparison_resumes_with_what_was_finished(
 def test_ctrl_c_leaves_what_is_finished(tmp_path: Path) -> None:
     with started(tmp_path, steps=None, cpu_seconds=600.0) as stopped:
         assert stopped.stderr is not None
-        while "seed 1" not in (said := stopped.stderr.readline()):
-            assert said
+        while "seed 1" not in (line := stopped.stderr.readline()):
+            assert line
         stopped.send_signal(signal.SIGINT)
         rest = stopped.stderr.read()
     assert stopped.returncode == 130

@@ -226,8 +226,8 @@ def test_a_moved_key_is_refused_with_its_new_place(tmp_path: Path, path: str) ->
     run_file.write_text(f'name = "mine"\ngame = "tic_tac_toe"\n[{section}]\n{key} = 1\n')
     with pytest.raises(ConfigError) as refused:
         load_run(run_file)
-    said = f"{run_file}: unknown key '{path}': it is '{MOVED[path]}' now"
-    assert str(refused.value) == said
+    message = f"{run_file}: unknown key '{path}': it is '{MOVED[path]}' now"
+    assert str(refused.value) == message
     assert MOVED[path] in of(run_from_values({"name": "mine", "game": "tic_tac_toe"}))
 
 
@@ -238,8 +238,8 @@ def test_a_gone_key_is_refused_with_the_reason(tmp_path: Path) -> None:
         run_file.write_text(f'name = "mine"\ngame = "tic_tac_toe"\n[{section}]\n{key} = 1\n')
         with pytest.raises(ConfigError) as refused:
             load_run(run_file)
-        said = f"{run_file}: unknown key '{path}': the key is gone, because {reason}"
-        assert str(refused.value) == said
+        message = f"{run_file}: unknown key '{path}': the key is gone, because {reason}"
+        assert str(refused.value) == message
 
 
 def test_a_gone_key_with_another_value_is_named_when_it_is_carried_over() -> None:

@@ -84,14 +84,14 @@ class Door:
         headers = [(b"host", HOST.encode()), (b"cookie", cookie.encode())]
         headers += [(b"origin", origin.encode())] if origin else []
         scope = {"type": "websocket", "path": "/ws", "query_string": b"", "headers": headers}
-        told: list[Any] = []
+        messages: list[Any] = []
 
         async def send(message: Any) -> None:
-            told.append(message)
+            messages.append(message)
 
         nothing_comes: Any = asyncio.Event().wait
         await self.gate(scope, nothing_comes, send)
-        return told
+        return messages
 
 
 def test_without_a_login_there_is_a_login_page_and_nothing_else() -> None:

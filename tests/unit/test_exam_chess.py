@@ -301,11 +301,11 @@ async def test_the_command_prints_errors_by_group(
     for as_json in (True, False):
         await _examine(request, cast("_InProcess", KnowsTheSample((), 0)), database, as_json)
     printed = capsys.readouterr().out.splitlines()
-    told = [json.loads(line) for line in printed[:6]]
+    reports = [json.loads(line) for line in printed[:6]]
     kinds = [*KINDS, *(f"won:{material}" for material in ENDINGS)]
-    assert [each["kind"] for each in told] == kinds
-    assert sum(group["errors"] for group in told[0]["groups"]) == told[0]["errors"]
-    assert [group["name"] for group in told[1]["groups"]] == [f"mate in {n}" for n in (1, 2, 3)]
-    assert [group["positions"] for group in told[1]["groups"]] == [20, 20, 20]
+    assert [each["kind"] for each in reports] == kinds
+    assert sum(group["errors"] for group in reports[0]["groups"]) == reports[0]["errors"]
+    assert [group["name"] for group in reports[1]["groups"]] == [f"mate in {n}" for n in (1, 2, 3)]
+    assert [group["positions"] for group in reports[1]["groups"]] == [20, 20, 20]
     assert any(line.startswith("  mate in 1 ") and "/20, mate in 2 " in line for line in printed)
     assert [row.kind for row in database.exams("chess")] == kinds[2:]

@@ -308,17 +308,17 @@ def test_up_says_it_in_one_line(
     monkeypatch.setattr(sys, "argv", ["zerofleet", "up", "run.toml"])
     with pytest.raises(SystemExit, match="2"):
         cli.main()
-    said = capsys.readouterr().err
-    assert re.match(r"zerofleet: (run\.toml: )?game 'python:", said)
-    assert said.count("\n") == 1
-    assert_says(said, module, words)
+    message = capsys.readouterr().err
+    assert re.match(r"zerofleet: (run\.toml: )?game 'python:", message)
+    assert message.count("\n") == 1
+    assert_says(message, module, words)
     assert not Path("zerofleet-data").exists()
 
 
-def assert_says(said: str, module: str, words: str) -> None:
-    assert f"game 'python:{module}:Mine'" in said
-    assert words.replace("FILE", f"{module}.py") in said
-    assert "class_rules" not in said
+def assert_says(message: str, module: str, words: str) -> None:
+    assert f"game 'python:{module}:Mine'" in message
+    assert words.replace("FILE", f"{module}.py") in message
+    assert "class_rules" not in message
 
 
 def test_what_the_class_raised_is_the_cause(written: Callable[[str], str]) -> None:
@@ -339,9 +339,9 @@ def test_every_command_says_it_in_one_line(
     monkeypatch.setattr(cli, "app", lambda: State(name, [3]))
     with pytest.raises(SystemExit, match="2"):
         cli.main()
-    said = capsys.readouterr().err
-    assert said.startswith(f"zerofleet: game '{name}', ply 0: apply(3) raised KeyError: 3 (mine")
-    assert said.endswith(".py, line 5)\n")
+    message = capsys.readouterr().err
+    assert message.startswith(f"zerofleet: game '{name}', ply 0: apply(3) raised KeyError: 3 (mine")
+    assert message.endswith(".py, line 5)\n")
 
 
 def test_other_errors_stay_what_they_are(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -460,12 +460,12 @@ KOMI = [
 ]
 
 
-@pytest.mark.parametrize(("root", "komi", "told"), KOMI)
-def test_komi_is_read_as_servers_write_it(root: str, komi: float, told: str) -> None:
+@pytest.mark.parametrize(("root", "komi", "note"), KOMI)
+def test_komi_is_read_as_servers_write_it(root: str, komi: float, note: str) -> None:
     read = sgf.read(f"(;SZ[19]{root};B[pp])")
     assert read.game == f"go(size=19,komi={komi:g},suicide=false)"
-    assert told in read.note
-    assert bool(told) == bool(read.note)
+    assert note in read.note
+    assert bool(note) == bool(read.note)
     ours = f"go(size=19,komi={komi:g})"
     assert sgf.read(f"(;SZ[19]{root};B[pp])", ours).actions == read.actions
 

@@ -63,20 +63,20 @@ async def played(
     in_play: MatchGamesInPlay | None = None,
 ) -> dict[Place, MatchGame]:
     """Play the queue and return each kept game; the match ends after ``enough`` games."""
-    kept: dict[Place, MatchGame] = {}
+    finished: dict[Place, MatchGame] = {}
 
     async def keep(games: Sequence[MatchGame]) -> None:
         assert not queue.over.is_set()
         new = {(game.opening, game.color): game for game in games}
-        assert not kept.keys() & new.keys()
+        assert not finished.keys() & new.keys()
         await asyncio.sleep(0)
-        kept.update(new)
-        if enough is not None and len(kept) >= enough:
+        finished.update(new)
+        if enough is not None and len(finished) >= enough:
             queue.over.set()
 
     async with asyncio.timeout(120):
         await play_match(GAME, OPENINGS, players, queue, keep, go, timedelta(days=3), in_play)
-    return kept
+    return finished
 
 
 def actions(games: dict[Place, MatchGame]) -> dict[Place, list[int]]:
@@ -111,40 +111,40 @@ async def test_games_in_play_are_shown_as_far_as_they_have_come() -> None:
             return await super().predict(observations)
 
     players = behind(Looking(GAME, 1), 1), two()[1]
-    kept = actions(await played(PairQueue(PLACES, 2), players, in_play=in_play))
+    finished = actions(await played(PairQueue(PLACES, 2), players, in_play=in_play))
     assert max(map(len, seen)) == 3
     for start, line in {line for lines in seen for line in lines}:
         assert start == ""
-        assert any(moves[: len(line)] == list(line) for moves in kept.values())
+        assert any(moves[: len(line)] == list(line) for moves in finished.values())
     assert in_play.lines(3) == []
 
 
 async def test_games_begin_at_start_positions() -> None:
     """Both players see the position, with a predictor and without one."""
     starts = [State(GAME, [3, 3, opening]).setup_text() for opening in range(3)]
-    asked: dict[Place, set[str]] = {}
+    starts_seen: dict[Place, set[str]] = {}
     in_play = MatchGamesInPlay()
     shown: set[str] = set()
 
     class Noting(RandomPlayer):
         async def choose(self, place: Place, actions: Sequence[int], start: str = "") -> int:
-            asked.setdefault(place, set()).add(start)
+            starts_seen.setdefault(place, set()).add(start)
             shown.update(text for text, _ in in_play.lines(9))
             return await super().choose(place, actions, start)
 
-    kept: dict[Place, MatchGame] = {}
+    finished: dict[Place, MatchGame] = {}
 
     async def keep(games: Sequence[MatchGame]) -> None:
-        kept.update({(each.opening, each.color): each for each in games})
+        finished.update({(each.opening, each.color): each for each in games})
 
     places = [(opening, color) for opening in range(3) for color in (0, 1)]
     players = behind(HashPredictor(GAME, 1), 1), Noting(GAME, 1)
     queue = PairQueue(places, 2)
     await play_match(GAME, [[], [], []], players, queue, keep, in_play=in_play, starts=starts)
-    assert kept.keys() == set(places)
-    assert asked == {place: {starts[place[0]]} for place in places}
+    assert finished.keys() == set(places)
+    assert starts_seen == {place: {starts[place[0]]} for place in places}
     assert shown == set(starts)
-    for (opening, color), game in kept.items():
+    for (opening, color), game in finished.items():
         columns = game.record.columns
         assert columns.start == starts[opening]
         end = State(GAME, columns.action.tolist(), columns.start)
@@ -181,16 +181,16 @@ async def test_the_games_are_whole_records() -> None:
 
 
 async def test_a_game_that_is_stored_is_not_played_again() -> None:
-    asked: set[Place] = set()
+    places: set[Place] = set()
 
     class Noting(RandomPlayer):
         async def choose(self, place: Place, actions: Sequence[int], start: str = "") -> int:
-            asked.add(place)
+            places.add(place)
             return await super().choose(place, actions, start)
 
     missing = [place for place in PLACES if place[0] != 2 and place != (5, 1)]
     assert (await played(PairQueue(missing, 3), (Noting(GAME, 1), two()[1]))).keys() == set(missing)
-    assert asked == set(missing)
+    assert places == set(missing)
 
 
 async def test_both_sides_are_asked_at_the_same_time() -> None:
@@ -203,8 +203,8 @@ async def test_both_sides_are_asked_at_the_same_time() -> None:
 
 async def test_it_ends_with_games_in_play_when_no_more_are_wanted() -> None:
     queue = PairQueue(PLACES, 4)
-    kept = await played(queue, two(), enough=5)
-    assert 5 <= len(kept) < len(PLACES)
+    finished = await played(queue, two(), enough=5)
+    assert 5 <= len(finished) < len(PLACES)
     assert queue.in_play
 
 
@@ -242,15 +242,15 @@ async def test_no_player_is_asked_while_it_may_not() -> None:
             self.times += 1
             return await super().choose(place, actions, start)
 
-    go, asked = asyncio.Event(), Asked(GAME, 1)
+    go, player = asyncio.Event(), Asked(GAME, 1)
     other = Watched(HashPredictor(GAME), set(), 0)
-    playing = asyncio.create_task(played(PairQueue(PLACES[:2], 1), (behind(other), asked), go=go))
+    playing = asyncio.create_task(played(PairQueue(PLACES[:2], 1), (behind(other), player), go=go))
     for _ in range(20):
         await asyncio.sleep(0)
-    assert (asked.times, other.together) == (0, set())
+    assert (player.times, other.together) == (0, set())
     go.set()
     assert (await playing).keys() == set(PLACES[:2])
-    assert asked.times > 0
+    assert player.times > 0
 
 
 async def test_a_player_without_a_predictor_is_asked_in_all_its_games_at_once() -> None:

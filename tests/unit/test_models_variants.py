@@ -1,4 +1,4 @@
-"""Variants are judged on positions and made in a child process; a failure affects no other model."""
+"""Variants are judged on positions and made in a child process; a failure affects nothing else."""
 
 import io
 import itertools

@@ -87,9 +87,9 @@ def test_a_server_without_conditional_writes(open_bucket: Any, front: Any, s3: A
     store = open_bucket(front.url)
     put(store)
     assert blob(s3).read_bytes() == CONTENT
-    asked = len(front.requests)
+    before = len(front.requests)
     put(store)
-    assert not [request for request in front.requests[asked:] if request.startswith("CREATE")]
+    assert not [request for request in front.requests[before:] if request.startswith("CREATE")]
 
 
 def test_what_the_server_damages_is_not_published(open_bucket: Any, front: Any) -> None:
@@ -154,9 +154,9 @@ def test_the_size_is_bounded_before_anything_is_read(open_bucket: Any) -> None:
 def test_what_was_read_is_kept_on_disk(open_bucket: Any, front: Any) -> None:
     put(open_bucket())
     assert open_bucket(front.url, machine="two").read_verified(SHA256) == CONTENT
-    asked = len(front.requests)
+    before = len(front.requests)
     assert open_bucket(front.url, machine="two").read_verified(SHA256) == CONTENT
-    assert len(front.requests) == asked
+    assert len(front.requests) == before
 
 
 def test_a_damaged_copy_is_fetched_again(open_bucket: Any, tmp_path: Path) -> None:
@@ -278,14 +278,14 @@ def test_sweep_takes_announced_files_that_nobody_recorded(open_bucket: Any, s3: 
     store.announce([recorded, forgotten, "0" * 64])
     other = open_bucket(run="other")
     other.announce([recorded])
-    asked: list[str] = []
+    checked: list[str] = []
 
     def is_recorded(sha256: str) -> bool:
-        asked.append(sha256)
+        checked.append(sha256)
         return sha256 == recorded
 
     store.sweep(is_recorded)
-    assert asked == [recorded, forgotten, "0" * 64]
+    assert checked == [recorded, forgotten, "0" * 64]
     assert blob(s3, recorded).exists()
     assert not blob(s3, forgotten).exists()
     assert [name.split("/")[1] for name in objects(s3) if "notes" in name] == ["other"]
@@ -309,7 +309,7 @@ def test_a_sweep_that_cannot_ask_takes_nothing(open_bucket: Any, s3: Any) -> Non
 # ---- error messages
 
 
-def said(call: Callable[[], object], kind: type[Exception] = StoreUnavailableError) -> str:
+def error_of(call: Callable[[], object], kind: type[Exception] = StoreUnavailableError) -> str:
     with pytest.raises(kind) as caught:
         call()
     text = str(caught.value)
@@ -320,7 +320,7 @@ def said(call: Callable[[], object], kind: type[Exception] = StoreUnavailableErr
 
 def test_a_wrong_key_names_the_file(open_bucket: Any, credentials: Path) -> None:
     credentials.write_text(credentials.read_text().replace(SECRET, "another"))
-    text = said(open_bucket().check)
+    text = error_of(open_bucket().check)
     assert "403 Forbidden, SignatureDoesNotMatch" in text
     assert f"check ZEROFLEET_MODEL_STORE_CREDENTIALS = {credentials}" in text
 
@@ -353,8 +353,8 @@ def test_a_replaced_key_is_read_again(
     def until(wanted: str) -> None:
         """Wait for a text in the reason; obstore reads credentials at most ten times a second."""
         deadline = time.monotonic() + 120
-        while wanted not in (said := reason()) or bool(said) != bool(wanted):
-            assert time.monotonic() < deadline, said
+        while wanted not in (text := reason()) or bool(text) != bool(wanted):
+            assert time.monotonic() < deadline, text
 
     until("")
     credentials.write_text(right.replace(SECRET, "another"))
@@ -372,13 +372,13 @@ def test_a_bucket_that_is_not_there(s3: Any, credentials: Path) -> None:
         lambda: store.write("key", b"content"),
         lambda: store.keys("notes"),
     ):
-        assert "make the bucket 'nowhere', or mend ZEROFLEET_MODEL_STORE" in said(call)
+        assert "make the bucket 'nowhere', or mend ZEROFLEET_MODEL_STORE" in error_of(call)
 
 
 def test_a_server_that_is_not_there(open_bucket: Any, s3: Any) -> None:
     store = open_bucket()
     s3.stop()
-    text = said(lambda: store.read_verified(SHA256))
+    text = error_of(lambda: store.read_verified(SHA256))
     assert f"cannot read s3://models/{s3.prefix}/blobs/{SHA256}.onnx: Connection refused" in text
     assert f"check that {s3.url} can be reached" in text
 

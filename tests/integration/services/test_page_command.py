@@ -114,8 +114,8 @@ def test_the_page_shows_a_stopped_run_and_changes_nothing(
     elsewhere = zerofleet("page", *at, "--dashboard-port", "8079")
     up = zerofleet("up", str(RUN_FILE), *at)
     assert status.wait(DEADLINE) == 0, status.output()
-    said = json.loads(status.output())
-    assert (said["up"], said["page"], said["metrics"]) == (False, url, {})
+    printed = json.loads(status.output())
+    assert (printed["up"], printed["page"], printed["metrics"]) == (False, url, {})
     assert again.wait(DEADLINE) == 0, again.output()
     assert again.output() == f"dashboard: {url}\n"
     assert elsewhere.wait(DEADLINE) == 2
@@ -173,11 +173,11 @@ def test_every_command_updates_the_database_of_a_stopped_run(
     with joined(data, "test") as running, Database(running.database_urls["owner"]) as older:
         older._run("UPDATE definitions SET digest = 'x', version = '1.0.0'")
         older._run("DROP FUNCTION searches_per_day CASCADE")
-    for said in ("updating the database's tables and views", ""):
+    for message in ("updating the database's tables and views", ""):
         with joined(data, "test") as running, Database(running.database_urls["console"]) as now:
             now.wait_ready(0.0)
             now.kept(data.run)
-        assert capsys.readouterr().err.startswith(said)
+        assert capsys.readouterr().err.startswith(message)
 
 
 def test_without_a_model_the_page_only_shows(
