@@ -350,5 +350,5 @@ def test_other_errors_stay_what_they_are(monkeypatch: pytest.MonkeyPatch) -> Non
 
     assert failure_in(RuntimeError("no class failed")) is None
     monkeypatch.setattr(cli, "app", fail)
-    with pytest.raises(RuntimeError, match="but not those"):
+    with pytest.raises(RuntimeError, match="but not of a class"):
         cli.main()
