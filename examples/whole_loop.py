@@ -1,10 +1,13 @@
-"""The whole loop on a page: self-play, replay buffer, learner, export, exam; without services.
+"""The whole training loop on one page, without services.
+
+Self-play fills a replay buffer, a learner trains on it and exports models, and an exam scores them.
 
 python examples/whole_loop.py           # tic-tac-toe, ten models in 15 s
 python examples/whole_loop.py 20        # twenty models
 
-A fleet does the same with a process for each part, Postgres and gRPC between them, and an evaluator
-that judges the models. Here, as in a fleet with ``evaluator.gate = false``, the newest plays on.
+A fleet runs each part as a process, with Postgres and gRPC between them. Its evaluator judges the
+models. Here self-play always uses the newest model, as a fleet does with ``evaluator.gate =
+false``.
 """
 
 from __future__ import annotations
@@ -32,7 +35,7 @@ GAME = "tic_tac_toe"
 GAMES_AT_ONCE = 64
 GAMES_PER_MODEL = 256
 
-# The defaults learn from root values too, which keep() below leaves out.
+# The default value target uses root values as well, which keep() below does not pass on.
 RUN = run_from_values(
     {
         "name": "whole-loop",
@@ -51,7 +54,7 @@ RUN = run_from_values(
 
 
 class Model:
-    """The newest network as a ``Predictor``: exported to ONNX, run by ONNX Runtime."""
+    """The newest network as a ``Predictor``, exported to ONNX and run by ONNX Runtime."""
 
     def __init__(self, learner: Learner, version: int) -> None:
         spec = games.spec(GAME)
@@ -60,13 +63,13 @@ class Model:
         self.version = version
 
     async def predict(self, observations: NDArray[np.uint8]) -> Prediction:
-        """Of packed observations [batch, observation_bytes]; see ``zerofleet.prediction``."""
+        """Predict for packed observations [batch, observation_bytes]; see zerofleet.prediction."""
         policy_logits, value = self._session.run(observations)
         return Prediction(policy_logits, value, self.version)
 
 
 async def play(engine: SelfPlay, model: Model, wanted: int) -> list[GameColumns]:
-    """Self-play until so many games are over: the search asks, the network answers."""
+    """Play until at least ``wanted`` games are over: the search asks, the network answers."""
     finished: list[GameColumns] = []
     while len(finished) < wanted:
         prediction = await model.predict(engine.select())
@@ -76,7 +79,7 @@ async def play(engine: SelfPlay, model: Model, wanted: int) -> list[GameColumns]
 
 
 def keep(game: GameColumns, buffer: ReplayBuffer) -> int:
-    """Add a game to the window; the number of positions that it brings."""
+    """Add a game to the window and return the number of positions added."""
     return buffer.add(
         game.action,
         game.result or 0,
@@ -88,7 +91,7 @@ def keep(game: GameColumns, buffer: ReplayBuffer) -> int:
 
 
 async def main(models: int = 10, run: RunConfig = RUN, each: int = GAMES_PER_MODEL) -> list[float]:
-    """Train; the share of lines of play that each model loses, the untrained one first."""
+    """Train; return each model's share of lost lines of play, beginning with the untrained one."""
     learner = Learner(games.spec(GAME), run)
     engine = SelfPlay(GAME, GAMES_AT_ONCE, selfplay_search(run), run.seed)
     buffer = ReplayBuffer(GAME, run.trainer.window_positions, run.trainer.window_games)
@@ -96,8 +99,8 @@ async def main(models: int = 10, run: RunConfig = RUN, each: int = GAMES_PER_MOD
     size, began, lost = run.trainer.batch_size, time.monotonic(), list[float]()
     for version in range(models + 1):
         model = Model(learner, version)
-        # With two simulations a move the player knows little more than its network; the exam
-        # walks all lines of play, whatever number of positions is asked for.
+        # With two simulations per move the player knows little more than its network. The exam
+        # walks all lines of play, whatever the number of positions.
         result = await examine(GAME, model, num_simulations=2, positions=1)
         lost.append(result.error_rate)
         print(
@@ -107,12 +110,12 @@ async def main(models: int = 10, run: RunConfig = RUN, each: int = GAMES_PER_MOD
         )
         for game in await play(engine, model, each if version < models else 0):
             bucket.pay(keep(game, buffer))
-        while bucket.holds(size):  # each position pays for a few samples, and is drawn no more
+        while bucket.holds(size):  # the bucket bounds how often each position is drawn
             learner.train(buffer.sample(size, run.seed * 1_000_003 + learner.step, symmetry=True))
             bucket.draw(size)
     return lost
 
 
 if __name__ == "__main__":
-    torch.set_num_threads(1)  # more gain nothing in a network this small
+    torch.set_num_threads(1)  # more threads gain nothing with a network this small
     asyncio.run(main(*map(int, sys.argv[1:2])))

@@ -1,9 +1,10 @@
 """Check the prose of the code and the pages: docstrings, comments, messages, README and docs.
 
 ``python scripts/prose.py [PATH ...]`` prints each mistake as ``file:line: mistake`` and exits
-with 1 if there is one. Without paths it checks every Python and SQL file of ``src``, ``services``
-and ``scripts``, README.md, CHANGELOG.md, CONTRIBUTING.md, bench/README.md, and the pages and
-notebooks of ``docs``, except those in ``NOT_YET`` and ``PAGES_NOT_YET``.
+with 1 if there is one. Without paths it checks every Python and SQL file of ``src``, ``services``,
+``scripts``, ``tests`` and ``examples``, README.md, CHANGELOG.md, CONTRIBUTING.md, bench/README.md,
+and the pages and notebooks of ``docs``, except those in ``NOT_YET`` and ``PAGES_NOT_YET``. It skips
+itself and its own test, which contain mistakes as data.
 
 ``python scripts/prose.py --figures [PATH ...]`` prints a table of the pages: words, the mean and
 the longest sentence, and numbers in 100 words of prose.
@@ -87,9 +88,10 @@ def main(names: list[str]) -> int:
 
 def checked_files() -> list[Path]:
     """Return every file whose prose is checked."""
-    code = ("src", "services", "scripts")
+    code = ("src", "services", "scripts", "tests", "examples")
     found = _listed([f"{folder}/*.{end}" for folder in code for end in ("py", "sql")])
-    return [path for path in found if path.resolve() != Path(__file__).resolve()] + pages()
+    own = (ROOT / "scripts" / "prose.py", ROOT / "tests" / "repo" / "test_prose.py")
+    return [path for path in found if path not in own] + pages()
 
 
 def pages() -> list[Path]:

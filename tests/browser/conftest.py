@@ -1,4 +1,4 @@
-"""Pages in Debian's Chromium, over a real service and real stores."""
+"""Fixtures for pages in Debian's Chromium, over a real service and real stores."""
 
 import asyncio
 import contextlib
@@ -34,7 +34,7 @@ from zerofleet.services.inference.served_models import ServedModels
 preload("zerofleet.services.dashboard.service")
 
 DEADLINE = 120.0
-expect.set_options(timeout=1000 * DEADLINE)  # machines are busy
+expect.set_options(timeout=1000 * DEADLINE)  # a busy machine is slow
 SIMULATIONS = 60
 OPTIONS = (
     *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
@@ -50,7 +50,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @dataclass
 class Shown:
-    """A dashboard, the stores that it reads, and the owner's way into them."""
+    """A dashboard, its stores, and the owner's access to them."""
 
     base: str
     process: Fork
@@ -66,7 +66,7 @@ class Shown:
 
 @dataclass
 class Opened:
-    """A page, with what the browser complained of and whom else it asked."""
+    """A page with the browser's complaints and its requests to other hosts."""
 
     page: Page
     complaints: list[str] = field(default_factory=list)
@@ -74,7 +74,7 @@ class Opened:
 
 
 class OneVersion:
-    """A ``ModelSource`` of version 1, promoted."""
+    """A ``ModelSource`` with version 1, promoted."""
 
     def best(self) -> Promotion:
         return Promotion(1, 1, self.sha256(1))
@@ -93,7 +93,7 @@ class OneVersion:
 
 
 class UndecidedSession:
-    """A network that knows nothing: all actions alike, value 0."""
+    """A network without knowledge: a uniform policy and value 0."""
 
     def __init__(self, num_actions: int) -> None:
         self._num_actions = num_actions
@@ -105,8 +105,8 @@ class UndecidedSession:
 
 @pytest.fixture
 def inference_address(shown_game: str) -> Iterator[str]:
-    """A real server of the game, in a thread of the test."""
-    ready, told = Event(), []
+    """Address of a real server for the game, in a thread of the test."""
+    ready, served = Event(), []
 
     async def serve() -> None:
         spec = games.spec(shown_game)
@@ -124,7 +124,7 @@ def inference_address(shown_game: str) -> Iterator[str]:
             player = ModelPlayer(shown_game, section, models, batcher)
             backend = Backend(models, batcher, shape)
             async with Server("127.0.0.1:0", inference=backend, player=player) as server:
-                told.extend(
+                served.extend(
                     [f"127.0.0.1:{server.port}", lambda: loop.call_soon_threadsafe(stop.set)]
                 )
                 ready.set()
@@ -134,10 +134,10 @@ def inference_address(shown_game: str) -> Iterator[str]:
         serving = pool.submit(asyncio.run, serve())
         assert ready.wait(DEADLINE)
         try:
-            yield told[0]
+            yield served[0]
         finally:
             with contextlib.suppress(RuntimeError):
-                told[1]()
+                served[1]()
             serving.result(DEADLINE)
 
 
@@ -154,7 +154,7 @@ def chromium() -> Iterator[Browser]:
 
 @pytest.fixture
 def shown_game() -> str:
-    """The game of the run."""
+    """The run's game."""
     return "connect_four"
 
 
@@ -167,7 +167,7 @@ def shown(
     role_url: Callable[[str], str],
     valkey_url: str,
 ) -> Iterator[Shown]:
-    """A dashboard of the run ``shown``, whose tables are empty; it answers."""
+    """A running dashboard of the run ``shown``, whose tables are empty."""
     run_file = tmp_path / "run.toml"
     run_file.write_text(f'name = "shown"\ngame = "{shown_game}"\n')
     run = load_run(run_file)
@@ -182,8 +182,8 @@ def shown(
 
     def start() -> Fork:
         process = Fork("zerofleet.services.dashboard", [run_file], environment, log)
-        until(lambda: '"serving"' in process.said() or process.poll() is not None, process.said)
-        assert process.poll() is None, process.said()
+        until(lambda: '"serving"' in process.output() or process.poll() is not None, process.output)
+        assert process.poll() is None, process.output()
         return process
 
     with Database(database_url) as database:
@@ -201,7 +201,7 @@ def shown(
 
 @pytest.fixture
 def open_page(chromium: Browser, shown: Shown) -> Iterator[Callable[..., Opened]]:
-    """``open_page(PATH, width=, dark=)``: in a window of its own."""
+    """Return ``open_page(PATH, width=, dark=)``, which opens a page in a window of its own."""
     contexts = []
 
     def opened(path: str, *, width: int = 1440, dark: bool = False) -> Opened:
@@ -217,7 +217,7 @@ def open_page(chromium: Browser, shown: Shown) -> Iterator[Callable[..., Opened]
             if message.type == "error":
                 found.complaints.append(message.text)
 
-        def asked(request: Request) -> None:
+        def note_request(request: Request) -> None:
             address = urlsplit(request.url)
             ours = address.netloc == urlsplit(shown.base).netloc
             if not ours and address.scheme not in ("data", "blob"):
@@ -225,7 +225,7 @@ def open_page(chromium: Browser, shown: Shown) -> Iterator[Callable[..., Opened]
 
         found.page.on("console", complained)
         found.page.on("pageerror", lambda error: found.complaints.append(str(error)))
-        found.page.on("request", asked)
+        found.page.on("request", note_request)
         found.page.goto(shown.base + path)
         return found
 
@@ -234,10 +234,10 @@ def open_page(chromium: Browser, shown: Shown) -> Iterator[Callable[..., Opened]
         context.close()
 
 
-def until(condition: Callable[[], object], said: Callable[[], str]) -> None:
+def until(condition: Callable[[], object], output: Callable[[], str]) -> None:
     """Wait for a condition."""
     deadline = time.monotonic() + DEADLINE
     while not condition():
         if time.monotonic() > deadline:
-            raise subprocess.TimeoutExpired(said(), DEADLINE)
+            raise subprocess.TimeoutExpired(output(), DEADLINE)
         time.sleep(0.05)

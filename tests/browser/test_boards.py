@@ -1,4 +1,4 @@
-"""Games are walked and played in a browser, by clicks and by keyboard."""
+"""A visitor walks through games and plays them in a browser, by mouse and keyboard."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from zerofleet.games import State
 from zerofleet.games.notation import numbered_moves
 
 DEADLINE = 120.0
-SIMULATIONS = 60  # the fixture's server says so
+SIMULATIONS = 60  # the fixture's server uses the same number
 Opened = Callable[..., Any]
 MOVES_AND_PIECES = """() => [
     (document.querySelector(".zf-line-so-far").innerText.match(/\\d+\\./g) || []).length,
@@ -41,7 +41,7 @@ def board_of(page: Page) -> Locator:
 
 
 def moves_in(page: Page) -> list[str]:
-    """Return the moves so far, which the page numbers: ``1. 4 2. 3``."""
+    """Return the moves so far; the page numbers them: ``1. 4 2. 3``."""
     return page.locator(".zf-line-so-far").inner_text().split()[1::2]
 
 
@@ -50,7 +50,7 @@ def over(page: Page) -> bool:
 
 
 def point_at(page: Page, row: int, column: int, rows: int, columns: int) -> None:
-    """Move to a cell of a board whose rows and columns are named, 24 units of 40 for a cell."""
+    """Move the mouse to a cell of a board with labels, which take 24 units; a cell takes 40."""
     box = page.locator(".zf-board svg").bounding_box()
     names_left = page.locator(".zf-board .names text").count() > columns
     left = 24 if names_left else 0
@@ -67,7 +67,7 @@ def click_point(page: Page, row: int, column: int, rows: int, columns: int) -> N
 
 
 def tab_to(page: Page, element: Locator) -> None:
-    """Press Tab until an element has the focus, which is seen there and on the way."""
+    """Press Tab until an element has the focus. The focus is visible at every step."""
     for _ in range(60):
         page.keyboard.press("Tab")
         assert page.evaluate(FOCUS), page.evaluate("document.activeElement.outerHTML")
@@ -77,7 +77,7 @@ def tab_to(page: Page, element: Locator) -> None:
 
 
 def my_turn(page: Page) -> None:
-    """Wait until it is, on the board too, which may come after the words."""
+    """Wait until it is the visitor's turn, on the board too, which may lag behind the text."""
     expect(page.get_by_role("status")).to_have_text(re.compile("Your move|won|draw"))
     deadline = time.monotonic() + DEADLINE
     while page.evaluate(MOVES_AND_PIECES) not in ([n, n] for n in range(43)):
@@ -127,7 +127,7 @@ def test_a_whole_game_is_played_by_keyboard(shown_game: str, shown: Any, open_pa
             page.keyboard.press(key)
         expect(page.locator(".zf-line-so-far")).not_to_have_text(before)
         my_turn(page)
-        expect(board).to_be_focused()  # it stays there
+        expect(board).to_be_focused()  # the focus stays on the board
     assert 5 <= len(moves_in(page)) <= 9
     tab_to(page, page.get_by_role("button", name="New game"))
     page.keyboard.press("Enter")
@@ -145,7 +145,7 @@ def test_the_board_leaves_room_for_the_buttons(shown: Any, open_page: Opened) ->
         page.set_viewport_size({"width": 1280, "height": height})
         for name in ("Undo", "Resign", "New game"):
             expect(page.get_by_role("button", name=name)).to_be_in_viewport(ratio=1)
-    page.set_viewport_size({"width": 740, "height": 360})  # a phone on its side: one scrolls
+    page.set_viewport_size({"width": 740, "height": 360})  # a phone held sideways: the page scrolls
     assert board_of(page).bounding_box()["width"] >= 200
 
 
@@ -157,7 +157,8 @@ def test_a_game_in_python_is_played_on_the_board_that_its_picture_describes(
     page = opened.page
     board_of(page)
     expect(page.locator(".zf-candidates tbody tr")).to_have_count(20)
-    click_point(page, 2, 1, 6, 6)  # between two places for a domino: the cell is nearer to one
+    # between two places for a domino; the cell is nearer to one of them
+    click_point(page, 2, 1, 6, 6)
     expect(page.locator(".zf-board .zf-piece")).to_have_count(2)
     expect(page.get_by_text("Horizontal is to play.")).to_be_visible()
     expect(page.locator(".zf-candidates tbody tr")).to_have_count(20)
@@ -178,9 +179,9 @@ def test_a_game_that_draws_itself_is_played_on_its_picture(shown: Any, open_page
         click_point(page, row, column, 5, 7)
         expect(drawn).to_have_count(before + 1)
         expect(page.locator(".zf-candidates tbody tr")).to_have_count(min(20, 16 - before))
-    expect(picture.locator("rect[opacity]")).to_have_count(1)  # somebody owns it
+    expect(picture.locator("rect[opacity]")).to_have_count(1)  # the box has an owner
     expect(page.locator(".zf-board .zf-piece")).to_have_count(0)
-    page.get_by_role("button", name="Flip board").click()  # its texts stay readable
+    page.get_by_role("button", name="Flip board").click()  # the texts are not mirrored
     expect(picture).to_have_attribute("transform", "scale(40)")
     assert opened.complaints == []
 
@@ -190,12 +191,12 @@ def test_a_chosen_piece_stays_chosen_while_a_search_is_drawn(shown: Any, open_pa
     opened = open_page("/play?side=both&hints=on")
     page = opened.page
     board_of(page)
-    click_point(page, 1, 0, 8, 8)  # a7, which a6 and b6 are open to
+    click_point(page, 1, 0, 8, 8)  # a7, where a6 and b6 can move
     expect(page.locator(".zf-target")).to_have_count(2)
     rows = page.locator(".zf-candidates tbody tr")
     expect(page.get_by_text(f"{SIMULATIONS} simulations")).to_be_visible()
     rows.first.hover()
-    expect(page.locator(".zf-step")).not_to_have_count(0)  # the board heard of it
+    expect(page.locator(".zf-step")).not_to_have_count(0)  # the board shows the row under the mouse
     expect(page.locator(".zf-target")).to_have_count(2)
     click_point(page, 2, 1, 8, 8)
     expect(page.locator(".zf-line-so-far")).to_have_text("1. a7b6")
@@ -220,9 +221,9 @@ def test_a_click_counts_though_the_board_is_drawn_anew_in_it(
 ) -> None:
     page = open_page("/play?side=both&hints=on").page
     expect(page.get_by_text(f"{SIMULATIONS} simulations")).to_be_visible()
-    point_at(page, 5, 3, 6, 7)  # on the mark of what the search thinks of it
+    point_at(page, 5, 3, 6, 7)  # on a move that the analysis marks
     page.mouse.down()
-    expect(page.locator(".zf-step")).not_to_have_count(0)  # in place of the marks
+    expect(page.locator(".zf-step")).not_to_have_count(0)  # the line replaces the marks
     page.mouse.up()
     expect(page.locator(".zf-board .zf-piece")).to_have_count(1)
 
@@ -236,7 +237,7 @@ def test_a_row_stays_what_it_is_when_the_page_is_drawn_anew(
     row.focus()
     expect(page.locator(".zf-step")).not_to_have_count(0)
     shown.heartbeats.beat(Heartbeat("w", 1, "a test", SelfplayFigures()), ttl=60.0)
-    expect(page.get_by_text("Waiting for a test").first).to_be_visible()  # drawn again
+    expect(page.get_by_text("Waiting for a test").first).to_be_visible()  # the page was drawn again
     assert row.evaluate("row => row === document.activeElement")
     expect(page.locator(".zf-step")).not_to_have_count(0)
 
@@ -261,7 +262,7 @@ def test_a_link_to_game_and_ply_opens_it_and_the_address_follows(
     page = opened.page
     pieces = page.locator(".zf-board .zf-piece")
     expect(pieces).to_have_count(3)
-    expect(page.locator(".zf-figure", has_text="1").first).to_be_visible()  # it is connected
+    expect(page.locator(".zf-figure", has_text="1").first).to_be_visible()  # the page is connected
     page.keyboard.press("ArrowRight")
     expect(pieces).to_have_count(4)
     expect(page).to_have_url(re.compile(r"ply=4$"))
@@ -314,7 +315,7 @@ def test_both_sides_are_played_without_hints_until_they_are_asked_for(
 def test_all_values_of_an_analysis_are_for_the_first_player(
     shown: Any, open_page: Opened, player: str
 ) -> None:
-    line = "4 3 4 3 4 3" if player == "first" else "4 3 4 3 4 3 1"  # both can win at once
+    line = "4 3 4 3 4 3" if player == "first" else "4 3 4 3 4 3 1"  # both players can win at once
     page = open_page(f"/play?side=both&hints=on&moves={line.replace(' ', '+')}").page
     expect(page.get_by_text("Values are for Red: +1 is a win")).to_be_visible()
     expect(page.get_by_text(f"{SIMULATIONS} simulations")).to_be_visible()
@@ -350,7 +351,7 @@ def test_at_the_end_the_winning_row_value_and_hints_stay(
     expect(page.get_by_text(f"Value for {name}: +1 (result)")).to_be_visible()
     expect(page.get_by_text(re.compile("Before the last move: .*simulations"))).to_be_visible()
     expect(rows.first).to_be_visible()
-    page.reload()  # as from a link to the end
+    page.reload()  # a link to the end of a game loads the same page
     expect(page.locator(".zf-won")).to_have_count(1)
     expect(page.get_by_text(re.compile("Before the last move: .*simulations"))).to_be_visible()
     expect(rows.first).to_be_visible()
@@ -417,7 +418,7 @@ def test_a_match_has_a_curve_for_each_player_and_a_chosen_model_judges_both(
     expect(page.locator(".zf-chart").get_by_text("(Yellow)")).to_be_visible()
     expect(page.get_by_text("One curve for each player, from its own searches.")).to_be_visible()
     blunders = page.locator(".zf-moves").get_by_text("?")
-    expect(blunders).to_have_count(1)  # by the player that the result surprised
+    expect(blunders).to_have_count(1)  # by the player whom the result surprised
     expect(page.get_by_text(re.compile(r"for Red: .* by model 1 \(Red\)"))).to_be_visible()
     page.get_by_label("Evaluated by").click()
     page.get_by_role("option", name="model 1 (best)").click()
@@ -438,7 +439,8 @@ def test_a_link_with_moves_begins_with_their_position(
     path: str, shown: Any, open_page: Opened
 ) -> None:
     page = open_page("/").page
-    sent = page.request.get(f"{shown.base}{path}?moves=4+4+3").text()  # before any answer
+    # the server's HTML, before any answer of the search
+    sent = page.request.get(f"{shown.base}{path}?moves=4+4+3").text()
     assert "Board after 3 plies, last 3" in sent
     assert "Board after 0 plies" not in sent
 

@@ -1,4 +1,4 @@
-"""A visitor of a page that asks for a login, in a browser that enforces what the page says."""
+"""A visitor logs in, in a browser that enforces the page's headers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def test_a_visitor_logs_in_looks_and_leaves(
     token = add_token(tokens, "ann", "viewer")
     shown.environment["ZEROFLEET_TOKEN_ROLES_FILE"] = str(tokens)
     shown.process.terminate()
-    assert shown.process.wait(120) == 0, shown.process.said()
+    assert shown.process.wait(120) == 0, shown.process.output()
     shown.process = shown.start()
 
     opened = open_page("/fleet")
@@ -28,17 +28,17 @@ def test_a_visitor_logs_in_looks_and_leaves(
     page.get_by_role("button", name="Log in").click()
     expect(page.get_by_text("This token is not known here.")).to_be_visible()
     page.get_by_label("Token").fill(token)
-    opened.complaints.clear()  # that the refusal was one
+    opened.complaints.clear()  # the refusal was one
     page.get_by_role("button", name="Log in").click()
     expect(page).to_have_title("Fleet · shown · zerofleet")
     assert page.url == f"{shown.base}/fleet"
-    # The heartbeat of the dashboard before it may still be there, and then both are told.
+    # The previous dashboard's heartbeat may still be there; the page then shows both.
     expect(page.get_by_text("Running (1 open page)").first).to_be_attached()
     [cookie] = page.context.cookies()
     assert (cookie["httpOnly"], cookie["sameSite"]) == (True, "Strict")
     assert opened.complaints == []
     page.get_by_label("Log out").click()
     expect(page.get_by_label("Token")).to_be_visible()
-    said = shown.process.said()
-    assert token not in said
-    assert not re.search(r"client_id|socket\.io", said)
+    output = shown.process.output()
+    assert token not in output
+    assert not re.search(r"client_id|socket\.io", output)

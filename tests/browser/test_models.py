@@ -23,7 +23,7 @@ RUN = "shown"
 
 @pytest.fixture
 def filled(shown: Any) -> Any:
-    """Three models, a match of the gate for the third, games of the first two, and exams."""
+    """Three models, a gate match of the third, games of the first two, and exams."""
     database = shown.database
     trainer = database.acquire_fence(RUN, "trainer")
     for version in (1, 2, 3):
@@ -99,7 +99,7 @@ def test_models_and_their_matches_are_those_of_the_database(
     expect(skipped).to_contain_text("none of 20 games")
     expect(skipped).not_to_contain_text("0 / 0 / 0")
     expect(page.get_by_role("columnheader", name="verdict")).to_be_visible()
-    expect(page.get_by_role("columnheader", name="LLR")).to_have_count(0)  # of none yet
+    expect(page.get_by_role("columnheader", name="LLR")).to_have_count(0)  # no match has one yet
     playing = EvaluatorFigures(
         match_in_play=True,
         candidate=3,
@@ -380,7 +380,7 @@ def test_a_table_that_scrolls_on_a_phone_has_a_shadow_where_there_is_more(
     assert table.evaluate("table => table.scrollWidth > table.clientWidth")
 
     def is_shaded(edge: str) -> bool:
-        """Whether this edge looks other than without the colour of shadows."""
+        """Return whether this edge looks different from the same edge without its shadow."""
         box = table.bounding_box()
         left = box["x"] if edge == "left" else box["x"] + box["width"] - 6
         clip = {**box, "x": left, "width": 6}

@@ -1,4 +1,4 @@
-"""Every page opens, says what is true, and outlives what it reads from."""
+"""Every page opens, shows correct values, and survives failures of its data sources."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from zerofleet.fleet.heartbeat import Heartbeat
 from zerofleet.services.dashboard.frame import Frame
 from zerofleet.services.dashboard.service import add_pages
 
-SETTLED = {  # what shows that a page has drawn what it draws last
+SETTLED = {  # the element that each page draws last
     "/": ".zf-chart svg",
     "/play": ".zf-candidates tbody tr",
     "/compare": ".zf-candidates tbody tr",
@@ -52,7 +52,7 @@ def test_every_page_opens_without_a_complaint_and_asks_nobody_else(
         assert opened.foreign == [], address
         wide = opened.page.evaluate("document.documentElement.scrollWidth")
         assert wide <= width, address
-    assert '"level": "error"' not in shown.process.said()
+    assert '"level": "error"' not in shown.process.output()
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
@@ -63,8 +63,8 @@ def test_axe_core_finds_no_fault(shown: Any, open_page: Callable[..., Any], dark
     beat(shown)
     page = open_page("/", dark=dark).page
     for address in [*addresses({"uid": record.game_uid, "version": 2}), "/nowhere"]:
-        asked = {"/play": "/play?side=both&hints=on", "/sql": QUERY}.get(address, address)
-        page.goto(shown.base + asked)
+        path = {"/play": "/play?side=both&hints=on", "/sql": QUERY}.get(address, address)
+        page.goto(shown.base + path)
         expect(page.get_by_text("Idle: waiting for 2,000 positions").first).to_be_attached()
         if address == "/sql":
             page.get_by_role("button", name="Run", exact=True).click()
@@ -147,7 +147,8 @@ def test_light_or_dark_is_the_browsers_until_a_person_chooses(
     page.get_by_label("Light or dark").click()
     expect(page.locator("body.body--light")).to_be_visible()
     beat(shown)
-    expect(page.get_by_text("Idle: waiting for 2,000 positions")).to_be_attached()  # drawn again
+    # the page was drawn again
+    expect(page.get_by_text("Idle: waiting for 2,000 positions")).to_be_attached()
     expect(page.locator("body.body--light")).to_be_visible()
     page.reload()
     expect(page.get_by_role("navigation")).to_be_visible()
@@ -200,20 +201,20 @@ def test_it_leaves_in_seconds_and_its_pages_come_back(
     page = open_page("/").page
     expect(page.get_by_text("Running (1 open page)")).to_be_attached()
     shown.process.terminate()
-    assert shown.process.wait(120) == 0, shown.process.said()
-    assert "Traceback" not in shown.process.said()
+    assert shown.process.wait(120) == 0, shown.process.output()
+    assert "Traceback" not in shown.process.output()
     shown.process = shown.start()
     expect(page.get_by_text("Running (1 open page)")).to_be_attached()
 
 
 def figure(page: Any, name: str) -> Any:
-    """A figure of the strip, by its name."""
+    """Return a figure of the status strip by its name."""
     cell = page.locator(".zf-cell", has=page.get_by_text(name, exact=True))
     return cell.locator(".zf-figure")
 
 
 def allow(admin_url: str, name: str, *, allowed: bool) -> None:
-    """Let a database take connections, or end those that it has."""
+    """Let a database accept connections, or refuse new ones and end the open ones."""
     import psycopg2
 
     connection = psycopg2.connect(admin_url)
@@ -228,17 +229,17 @@ def allow(admin_url: str, name: str, *, allowed: bool) -> None:
 
 
 def beat(shown: Any) -> None:
-    """Heartbeats of a fleet in which inference is down."""
-    for said in (
+    """Send the heartbeats of a fleet in which inference is down."""
+    for heartbeat in (
         Heartbeat("w", 1, "", SelfplayFigures(games_per_hour=1500.0)),
         Heartbeat("t", 2_120, "2,000 positions", TrainerFigures(window_limit=1), status="idle"),
         Heartbeat("e", 1, "", EvaluatorFigures()),
     ):
-        shown.heartbeats.beat(said, ttl=600.0)
+        shown.heartbeats.beat(heartbeat, ttl=600.0)
 
 
 def fill(shown: Any, games: int) -> None:
-    """Games, three models of which the second is the best, and measurements."""
+    """Store games, measurements, and three models, of which the second is the best."""
     run, database = "shown", shown.database
     shown.query(
         "WITH stored AS (INSERT INTO games (game_uid, run, kind, first_model, result, reason, "

@@ -123,8 +123,11 @@ def test_two_data_folders_are_drawn_in_one_chart(
         tmp_path / "page.log",
     )
     try:
-        until(lambda: "\ndashboard: " in command.said() or command.poll() is not None, command.said)
-        [url] = re.findall(r"^dashboard: (http://\S+)$", command.said(), re.MULTILINE)
+        until(
+            lambda: "\ndashboard: " in command.output() or command.poll() is not None,
+            command.output,
+        )
+        [url] = re.findall(r"^dashboard: (http://\S+)$", command.output(), re.MULTILINE)
         page = chromium.new_page()
         page.set_default_timeout(1000 * DEADLINE)
         page.goto(f"{url}/runs")
@@ -139,7 +142,7 @@ def test_two_data_folders_are_drawn_in_one_chart(
         expect(page.get_by_text("differ in no key")).to_be_visible()
         page.close()
         command.terminate()
-        assert command.wait(DEADLINE) == 0, command.said()
+        assert command.wait(DEADLINE) == 0, command.output()
     finally:
         command.kill()
         command.wait()

@@ -20,8 +20,11 @@ def test_a_model_of_a_stopped_run_is_played_and_analyses(
     stopped_run(root, RUN_FILE)
     command = Fork("zerofleet.cli", ["page", "--data", root], {}, tmp_path / "page.log")
     try:
-        until(lambda: "\ndashboard: " in command.said() or command.poll() is not None, command.said)
-        [url] = re.findall(r"^dashboard: (http://\S+)$", command.said(), re.MULTILINE)
+        until(
+            lambda: "\ndashboard: " in command.output() or command.poll() is not None,
+            command.output,
+        )
+        [url] = re.findall(r"^dashboard: (http://\S+)$", command.output(), re.MULTILINE)
         page = chromium.new_page()
         page.set_default_timeout(1000 * DEADLINE)
         page.goto(url)
@@ -43,7 +46,7 @@ def test_a_model_of_a_stopped_run_is_played_and_analyses(
         expect(page.locator(".zf-candidates tbody tr").first).to_be_visible()
         page.close()
         command.terminate()
-        assert command.wait(DEADLINE) == 0, command.said()
+        assert command.wait(DEADLINE) == 0, command.output()
     finally:
         command.kill()
         command.wait()

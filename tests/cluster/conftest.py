@@ -1,10 +1,11 @@
-"""The cluster that kubectl's context names, and a fleet in a namespace that is deleted again.
+"""A fleet on the cluster of kubectl's current context, in a namespace that is deleted afterwards.
 
-Only a cluster for trials is touched: whoever may decide that labels it. Where there is none the
-tests are skipped, and fail under ``make cluster-test``, which sets ``NEEDS_CLUSTER``.
+The tests touch only a cluster that carries the label for trials. Its owner sets the label. Without
+such a cluster the tests are skipped; under ``make cluster-test``, which sets ``NEEDS_CLUSTER``,
+they fail.
 
-Every wait has an end, and says what it waited for and how the pods stood. The ends are far away: a
-busy node is slow and no error.
+Every wait has a timeout. Its error names the condition and shows the state of the pods. The
+timeouts are long, because a slow node is no error.
 """
 
 from __future__ import annotations
@@ -45,15 +46,15 @@ _T = TypeVar("_T")
 
 @dataclass
 class Cluster:
-    """A fleet of the overlay ``tests/cluster/overlay``, and what was seen of it."""
+    """A fleet of the overlay ``tests/cluster/overlay``, and a record of the tests' steps."""
 
     rows: list[tuple[str, str, float]] = field(default_factory=list[tuple[str, str, float]])
-    """Steps: what was done, its result, seconds."""
+    """Steps of the tests: action, result, seconds."""
     without_hpa: str = ""
-    """Why plain HPAs are left out; nothing where they are not."""
+    """Reason for leaving out the plain HPAs; empty if they are used."""
 
     def kubectl(self, *arguments: str, given: str | None = None, seconds: float = 300.0) -> str:
-        """Run ``kubectl`` in the namespace to its end; what it says on standard output."""
+        """Run ``kubectl`` in the namespace and return its standard output."""
         command = ["kubectl", "--namespace", NAMESPACE, *arguments]
         done = subprocess.run(
             command, cwd=ROOT, input=given, capture_output=True, text=True, timeout=seconds
@@ -67,8 +68,8 @@ class Cluster:
         """Apply an overlay of this folder, as docs/how-to/kubernetes.md says.
 
         Args:
-            folder: its name.
-            change: of the manifests, before they are applied.
+            folder: the overlay's name.
+            change: applied to the manifests first.
         """
         path = f"tests/cluster/{folder}"
         manifests = self.kubectl("kustomize", "--load-restrictor", "LoadRestrictionsNone", path)
@@ -89,18 +90,18 @@ class Cluster:
         return {pod["metadata"]["name"] for pod in self.pods(name)}
 
     def replicas(self, workload: str) -> int:
-        """As many as are asked for."""
+        """Return the number of replicas that the workload asks for."""
         return int(self.kubectl("get", workload, "-o", "jsonpath={.spec.replicas}"))
 
     def wait_ready(self, *workloads: str, seconds: float = 900.0) -> None:
-        """Wait until each has all its replicas, ready and of the newest template."""
+        """Wait until all replicas of the workloads are ready and use the newest template."""
         for workload in workloads or WORKLOADS:
             self.kubectl(
                 *("rollout", "status", workload, f"--timeout={seconds:.0f}s"), seconds=seconds + 30
             )
 
     def until(self, what: str, condition: Callable[[], _T], seconds: float = 600.0) -> _T:
-        """Wait for something; its value, when there is one."""
+        """Wait until a condition is true and return its value."""
         deadline = time.monotonic() + seconds
         trouble = ""
         while True:
@@ -108,46 +109,46 @@ class Cluster:
                 value = condition()
                 if value:
                     return value
-            except subprocess.CalledProcessError as error:  # such as Postgres while it is away
+            except subprocess.CalledProcessError as error:  # such as Postgres being down
                 trouble = f"{error.cmd}: {error.output}"
             if time.monotonic() > deadline:
                 pytest.fail(f"not in {seconds:g} s: {what}\n{trouble}\n{self.report()}")
             time.sleep(1.0)
 
     def sql(self, query: str) -> list[list[str]]:
-        """Rows of a query as the owner."""
+        """Return the rows of a query, run as the database's owner."""
         arguments = ("psql", "-U", "zerofleet", "-At", "-F", "\t", "-c", query)
-        said = self.kubectl("exec", "postgres-0", "--", *arguments)
-        return [line.split("\t") for line in said.splitlines()]
+        output = self.kubectl("exec", "postgres-0", "--", *arguments)
+        return [line.split("\t") for line in output.splitlines()]
 
     def games(self) -> int:
-        """Self-play games that are stored."""
+        """Return the number of stored self-play games."""
         return int(self.sql("SELECT count(*) FROM games WHERE kind = 'selfplay'")[0][0])
 
     def more_games(self, count: int = 50) -> None:
-        """Wait for so many more."""
+        """Wait until this many more games are stored."""
         before = self.until("the stored games", lambda: (self.games(),))[0]
         self.until(f"{count} more games", lambda: self.games() >= before + count)
 
     def notes(self) -> list[list[str]]:
-        """Return the workers' notes: a game's uid, and what became of it."""
-        said = self.kubectl("exec", "deployment/tools", "--", "cat", "/ledger/games")
-        return [line.split() for line in said.splitlines()]
+        """Return the workers' notes: each a game's uid and its fate."""
+        output = self.kubectl("exec", "deployment/tools", "--", "cat", "/ledger/games")
+        return [line.split() for line in output.splitlines()]
 
     def unanswered(self) -> set[str]:
-        """Games that have ended and for which Postgres has not answered yet."""
+        """Return the games that have ended and that Postgres has not acknowledged."""
         lines = self.notes()
         ended = {uid for uid, what, *_ in lines if what == "finished"}
         return ended - {uid for uid, what, *_ in lines if what != "finished"}
 
     def seen(self, what: str, came: str, began: float) -> None:
-        """A row of the table."""
+        """Add a row to the record of steps."""
         seconds = time.monotonic() - began
         self.rows.append((what, came, seconds))
         print(f"\n{what}: {came} ({seconds:.0f} s)")
 
     def report(self) -> str:
-        """The pods, and the last lines of the services."""
+        """Return the list of pods and the last log lines of the services."""
         parts: list[str] = []
         for arguments in (
             ("get", "pods", "-o", "wide"),
@@ -161,7 +162,7 @@ class Cluster:
 
 
 def why_without_hpa(found: Cluster, context: str) -> str:
-    """Why plain HPAs are left out; nothing where they are not."""
+    """Return the reason for leaving out the plain HPAs; empty if they are used."""
     if os.environ.get("WITHOUT_HPA"):
         return "WITHOUT_HPA is set"
     try:
@@ -180,7 +181,7 @@ def why_without_hpa(found: Cluster, context: str) -> str:
 
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[Cluster]:
-    """The cluster, with the images there and nothing of a fleet; afterwards nothing again."""
+    """The cluster with our images; no part of a fleet exists before or after the tests."""
     if shutil.which("kubectl") is None:
         is_missing("no Kubernetes here: there is no program 'kubectl' on PATH: install it", NEEDED)
     found = Cluster()

@@ -1,8 +1,7 @@
-"""A fleet on a real cluster: scaled, killed, rolled, paused; no game is lost or stored twice.
+"""A fleet on a real cluster is scaled, killed, rolled and paused; no game is lost or duplicated.
 
-The oracle is that of bench.chaos: each worker notes every game that has ended before Postgres hears
-of it, and every answer of Postgres. The tests go on from one another, in this order, on one
-namespace.
+The tests use the oracle of bench.chaos: each worker notes every finished game before Postgres gets
+it, and every answer of Postgres. The tests share one namespace and depend on their order.
 """
 
 import json
@@ -29,7 +28,7 @@ WORKERS = 3
 KILLED = ("selfplay", "inference", "trainer", "evaluator", "dashboard", "redis", "postgres")
 HPAS = {"selfplay", "inference"}
 RUN_CHANGE = ("publish_every_steps = 50", "publish_every_steps = 60")
-# Asks for moves, one after the other, until somebody makes the file /tmp/stop.
+# Asks for moves, one after the other, until the file /tmp/stop exists.
 ASKING = """
 import asyncio, json, os, pathlib, time
 from zerofleet.client import AsyncPlayer
@@ -58,7 +57,7 @@ def scale(cluster: Any, workers: int) -> None:
 
 
 def at_work(cluster: Any) -> set[str]:
-    """Pods whose worker stored a game within the last minute."""
+    """Return the pods whose worker stored a game within the last minute."""
     rows = cluster.sql(
         "SELECT DISTINCT regexp_replace(worker, '-[0-9]+$', '') FROM games "
         "WHERE kind = 'selfplay' AND ingested_at > now() - interval '60 s'"
@@ -67,7 +66,7 @@ def at_work(cluster: Any) -> set[str]:
 
 
 def settle(cluster: Any) -> int:
-    """Wait until what had ended and was not answered is stored; how many games those were."""
+    """Wait until every unacknowledged game is stored, and return the number of these games."""
     waiting = cluster.unanswered()
     cluster.until(f"{len(waiting)} games stored", lambda: not waiting & cluster.unanswered())
     return len(waiting)
@@ -110,7 +109,7 @@ def test_workers_come_and_go_and_their_number_is_not_the_manifests(cluster: Any)
 
 
 def test_a_pod_that_has_just_started_leaves_before_it_is_killed(cluster: Any) -> None:
-    """Its first process hears SIGTERM while Python still starts."""
+    """The pod's first process gets SIGTERM while Python is still starting."""
     before = cluster.names("evaluator")
     cluster.kubectl("delete", "pod", *before, "--wait=false")
     [young] = cluster.until("a new pod", lambda: cluster.names("evaluator") - before)
@@ -120,14 +119,14 @@ def test_a_pod_that_has_just_started_leaves_before_it_is_killed(cluster: Any) ->
         cluster.kubectl("delete", "pod", young, "--wait=false")
         end = cluster.until("its end", lambda: state_of(cluster, young).get("terminated"))
         cluster.seen("evaluator deleted as it started", f"it ended with {end['exitCode']}", began)
-    # 137 is what a process ends with that is killed after its grace period.
+    # A process that is killed after its grace period exits with 137.
     assert end["exitCode"] in (0, 128 + signal.SIGTERM), end
     cluster.wait_ready("deployment/evaluator")
 
 
 @contextmanager
 def kept_to_look_at(cluster: Any, pod: str) -> Iterator[None]:
-    """A pod that is deleted meanwhile is not gone before this is left."""
+    """Keep a deleted pod in the API until the block ends."""
 
     def finalizers(names: list[str]) -> None:
         patch = json.dumps({"metadata": {"finalizers": names}})
@@ -141,14 +140,14 @@ def kept_to_look_at(cluster: Any, pod: str) -> Iterator[None]:
 
 
 def state_of(cluster: Any, pod: str) -> dict[str, Any]:
-    """``running``, ``waiting`` or ``terminated`` of its container, and what goes with that."""
+    """Return the state of the pod's container: ``running``, ``waiting`` or ``terminated``."""
     status = json.loads(cluster.kubectl("get", "pod", pod, "-o", "json"))["status"]
     return next((each["state"] for each in status.get("containerStatuses", [])), {})
 
 
 @pytest.mark.parametrize("name", KILLED)
 def test_a_pod_that_is_killed_is_replaced(cluster: Any, name: str) -> None:
-    """Games that had ended and were cut off are stored before the next pod is killed."""
+    """Unacknowledged games are stored before the next pod is killed."""
     pod = min(cluster.names(name))
     began = time.monotonic()
     cluster.kubectl("delete", "pod", pod, "--grace-period=0", "--force")
@@ -175,8 +174,8 @@ def test_inference_is_replaced_while_it_is_asked(cluster: Any) -> None:
         cluster.wait_ready("deployment/inference")
     finally:
         cluster.kubectl("exec", "deployment/tools", "--", "touch", "/tmp/stop")
-        said, _ = asking.communicate(timeout=300)
-    found = json.loads(said)
+        output, _ = asking.communicate(timeout=300)
+    found = json.loads(output)
     cluster.seen(
         "rolling restart of two inference replicas",
         f"{found['answers']} moves answered meanwhile, {len(found['failures'])} not, "
@@ -244,14 +243,15 @@ def test_the_autoscalers_answer_scales_by_plain_hpas(cluster: Any) -> None:
     before = cluster.replicas("deployment/selfplay")
     began = time.monotonic()
     cluster.apply("hpa")
-    assert cluster.replicas("deployment/selfplay") == before  # going over resets nothing
+    # applying the overlay resets no replica count
+    assert cluster.replicas("deployment/selfplay") == before
     want_workers(cluster, least=WORKERS + 1)
     cluster.wait_ready("deployment/autoscaler")
     cluster.until(
         "workers by the HPA", lambda: cluster.replicas("deployment/selfplay") >= WORKERS + 1
     )
     cluster.wait_ready("deployment/selfplay")
-    cluster.seen(f"HPA, at least {WORKERS + 1} wanted", "so many workers are ready", began)
+    cluster.seen(f"HPA, at least {WORKERS + 1} wanted", f"{WORKERS + 1} workers are ready", began)
     began = time.monotonic()
     want_workers(cluster, least=1, most=1)
     cluster.until("one worker", lambda: cluster.replicas("deployment/selfplay") == 1)
@@ -281,13 +281,13 @@ def test_a_pause_holds_under_plain_hpas(cluster: Any) -> None:
 
 
 def want_workers(cluster: Any, least: int, most: int = 100) -> None:
-    """Bound what the autoscaler asks for."""
+    """Bound the number of workers that the autoscaler asks for."""
     keys = f"scaling.min_workers={least},scaling.max_workers={most},scaling.max_inference=4"
     cluster.kubectl("set", "env", "deployment/autoscaler", f"ZEROFLEET_SET={keys}")
 
 
 def standing_still(cluster: Any) -> set[str]:
-    """HPAs that have seen no replicas, which they take for somebody's wish, and change nothing."""
+    """Return the HPAs that are disabled: an HPA that finds zero replicas changes nothing."""
     found = json.loads(cluster.kubectl("get", "hpa", "-o", "json"))["items"]
     return {
         hpa["metadata"]["name"]

@@ -1,4 +1,4 @@
-"""``make cluster-test`` where something is missing: it fails, and says what and what to do."""
+"""``make cluster-test`` without a prerequisite fails and says what is missing and what to do."""
 
 import re
 import subprocess
@@ -9,8 +9,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 MAKEFILE = (ROOT / "Makefile").read_text()
-# Knows a context 'far-away' and no fleet there. What it says of the label is filled in; whatever
-# else it is asked for it refuses.
+# A kubectl whose context is 'far-away' and that has no fleet. The test fills in its answer about
+# the label. It refuses all other commands.
 KUBECTL = """#!/bin/sh
 case "$*" in
   *"config current-context") echo far-away ;;
@@ -23,11 +23,11 @@ NOBODY = KUBECTL.format(label="echo nobody there >&2; exit 1")
 UNLABELLED = KUBECTL.format(label="")
 WITHOUT_METRICS = KUBECTL.format(label="printf true")
 
-pytestmark = pytest.mark.fleet  # pytest starts anew for each of them
+pytestmark = pytest.mark.fleet  # each test starts pytest
 
 
 def run(command: str, kubectl: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    """Run a command where there is this ``kubectl`` and no other program."""
+    """Run a command with this ``kubectl`` and no other program on PATH."""
     if kubectl:
         program = folder / "kubectl"
         program.write_text(kubectl)

@@ -1,8 +1,8 @@
-"""A Docker engine, the images, and a Compose project of its own for each module of tests.
+"""A Docker engine, the images, and a Compose project for each test module.
 
-Every wait has an end, and says what it waited for and what the logs say. The ends are far away: a
-busy machine is slow and no error. Nothing is left behind but the images. Without an engine the
-tests are skipped, and fail under ``make compose-test``, which sets ``NEEDS_DOCKER``.
+Every wait has a timeout. Its error names the condition and shows the logs. The timeouts are long,
+because a slow machine is no error. The tests leave only the images behind. Without an engine the
+tests are skipped; under ``make compose-test``, which sets ``NEEDS_DOCKER``, they fail.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ class Stack:
 
     Args:
         engine: the Docker engine.
-        run: the run file, from the repository's root.
-        files: further Compose files.
+        run: the run file's path from the repository's root.
+        files: more Compose files.
         environment: variables of the Compose files.
     """
 
@@ -61,7 +61,7 @@ class Stack:
 
     @property
     def address(self) -> str:
-        """Address of the inference service, from outside."""
+        """Address of the inference service, seen from the host."""
         return f"127.0.0.1:{self.environment['INFERENCE_PORT']}"
 
     def url(self, port: str) -> str:
@@ -69,7 +69,7 @@ class Stack:
         return f"http://127.0.0.1:{self.environment[port]}"
 
     def compose(self, *arguments: str, seconds: float = 600.0, quiet: bool = True) -> str:
-        """Run ``docker compose`` to its end; what it says on standard output."""
+        """Run ``docker compose`` and return its standard output."""
         files = [part for file in ("docker-compose.yml", *self.files) for part in ("-f", file)]
         command = ["docker", "compose", "-p", self.project, *files, *arguments]
         try:
@@ -86,8 +86,8 @@ class Stack:
         except subprocess.TimeoutExpired:
             pytest.fail(f"not in {seconds:g} s: {' '.join(command)}\n{self.report()}")
         if done.returncode:
-            said = f"{done.stdout}\n{done.stderr or ''}"
-            pytest.fail(f"status {done.returncode}: {' '.join(command)}\n{said}\n{self.report()}")
+            output = f"{done.stdout}\n{done.stderr or ''}"
+            pytest.fail(f"status {done.returncode}: {' '.join(command)}\n{output}\n{self.report()}")
         return done.stdout
 
     def containers(self, service: str, *, stopped: bool = False) -> list[Container]:
@@ -109,10 +109,10 @@ class Stack:
         }
 
     def until(self, what: str, condition: Callable[[], _T], seconds: float = 600.0) -> _T:
-        """Wait for something; its value, when there is one."""
+        """Wait until a condition is true and return its value."""
         deadline = time.monotonic() + seconds
         while True:
-            with contextlib.suppress(docker.errors.NotFound):  # a container that just went
+            with contextlib.suppress(docker.errors.NotFound):  # the container has just been removed
                 value = condition()
                 if value:
                     return value
@@ -121,7 +121,7 @@ class Stack:
             time.sleep(0.5)
 
     def until_healthy(self, *services: str, seconds: float = 600.0) -> None:
-        """Wait until every container of these services is."""
+        """Wait until every container of these services is healthy."""
 
         def all_are() -> bool:
             found = [each for service in services for each in self.containers(service)]
@@ -132,10 +132,10 @@ class Stack:
         self.until(f"{', '.join(services)} healthy", all_are, seconds)
 
     def sql(self, query: str) -> list[list[str]]:
-        """Rows of a query as the owner; nothing while Postgres is away.
+        """Return the rows of a query, run as the database's owner; empty while Postgres is down.
 
-        By the program, which can hand it over by its input: a query may be longer than an argument
-        may be, and then the engine's exec never ends.
+        The query goes through the standard input of the ``docker`` command. A long query does not
+        fit into an argument, and the engine's exec API then never returns.
         """
         psql = ["psql", "-U", "zerofleet", "-AtX", "-F", "\t", "-v", "ON_ERROR_STOP=1"]
         for container in self.containers("postgres"):
@@ -149,16 +149,16 @@ class Stack:
         return []
 
     def number(self, query: str) -> int:
-        """The one number that a query gives; 0 while there is none."""
+        """Return the one number of a query's result; 0 while there is none."""
         rows = self.sql(query)
         return int(rows[0][0] or 0) if rows else 0
 
     def games(self) -> int:
-        """Self-play games that are stored."""
+        """Return the number of stored self-play games."""
         return self.number("SELECT count(*) FROM games WHERE kind = 'selfplay'")
 
     def secret(self, name: str) -> str:
-        """A file that the service ``tools`` may read."""
+        """Return the content of a secret that the service ``tools`` may read."""
         arguments = ["run", "--rm", "-T", "--entrypoint", "cat", "tools", f"/run/secrets/{name}"]
         return self.compose(*arguments).strip()
 
@@ -173,7 +173,7 @@ class Stack:
 
     @contextlib.contextmanager
     def up(self, *arguments: str) -> Iterator[None]:
-        """Be up while this is entered; then nothing of it is left, volumes included."""
+        """Start the project; remove it at the end, with its volumes."""
         self.started_at = time.monotonic()
         try:
             self.compose("up", "-d", "--no-build", *arguments)
@@ -183,7 +183,7 @@ class Stack:
             self.compose(*everything)
 
     def since_up(self) -> str:
-        """Seconds since ``up`` was typed."""
+        """Return the seconds since ``up`` was called."""
         return f"{time.monotonic() - self.started_at:.1f} s"
 
 
@@ -192,12 +192,12 @@ def engine() -> Iterator[docker.DockerClient]:
     """The Docker engine of this machine."""
     if shutil.which("docker") is None:
         is_missing("no Docker here: there is no program 'docker' on PATH", NEEDED)
-    # Asked by the program first: a library that finds no engine leaves its socket open.
+    # Ask the docker command first: the library leaves its socket open if it finds no engine.
     for words, what in ((["version"], "engine"), (["compose", "version"], "plugin for Compose")):
         done = subprocess.run(["docker", *words], capture_output=True, text=True, check=False)
         if done.returncode:
-            said = done.stderr.strip().splitlines()[-1]
-            is_missing(f"no Docker {what} answers: {said}", NEEDED)
+            error = done.stderr.strip().splitlines()[-1]
+            is_missing(f"no Docker {what} answers: {error}", NEEDED)
     client = docker.from_env(timeout=120)
     with contextlib.closing(client):
         yield client
@@ -205,7 +205,7 @@ def engine() -> Iterator[docker.DockerClient]:
 
 @pytest.fixture(scope="session")
 def images(engine: docker.DockerClient) -> dict[str, int]:
-    """Build all images that need no GPU; the bytes of each on top of the base image."""
+    """Build all images that need no GPU; return the bytes that each adds to the base image."""
     began = time.monotonic()
     files = ("-f", "docker-compose.yml", "-f", "tests/docker/autoscaler.yml")
     build("compose", *files, "--profile", "*", "build")
@@ -220,19 +220,19 @@ def images(engine: docker.DockerClient) -> dict[str, int]:
 
 @pytest.fixture(scope="session", name="image")
 def image_fixture() -> Callable[[str], str]:
-    """``image(name)``: the tag of one of our images."""
+    """Return ``image(name)``, which returns the tag of one of our images."""
     return image
 
 
 @pytest.fixture(scope="session")
 def make_stack(engine: docker.DockerClient) -> Callable[..., Stack]:
-    """``make_stack(run, files=, environment=)``: a project that is not up yet."""
+    """Return ``make_stack(run, files=, environment=)``: a project that is not started yet."""
     return lambda run, **options: Stack(engine, run, **options)
 
 
 @pytest.fixture(scope="session")
 def image_of_others(engine: docker.DockerClient) -> Callable[[str, str], None]:
-    """``image_of_others(tag, standin)``: have an image of others, or one like it under its tag."""
+    """Return ``image_of_others(tag, standin)``, which makes sure that an image has this tag."""
 
     def have(tag: str, standin: str) -> None:
         with contextlib.suppress(docker.errors.ImageNotFound):
@@ -249,7 +249,7 @@ def image_of_others(engine: docker.DockerClient) -> Callable[[str, str], None]:
 
 
 def build(*arguments: str) -> None:
-    """Run ``docker`` to the end of a build; what it says is shown if it fails."""
+    """Run a ``docker`` build; the output is shown if it fails."""
     done = subprocess.run(
         ["docker", *arguments],
         cwd=ROOT,
@@ -265,7 +265,7 @@ def build(*arguments: str) -> None:
 
 
 def state_of(container: Container) -> str:
-    """Its state, with its health or how it ended."""
+    """Return a container's state, with its health or exit status."""
     state: dict[str, Any] = container.attrs["State"]
     health = state.get("Health", {}).get("Status")
     ended = f" with {state['ExitCode']}" if state["Status"] == "exited" else ""
@@ -273,5 +273,5 @@ def state_of(container: Container) -> str:
 
 
 def image(name: str) -> str:
-    """The tag of one of our images."""
+    """Return the tag of one of our images."""
     return f"zerofleet-{name}:{zerofleet.__version__}"

@@ -1,8 +1,7 @@
-"""Workers come and go, and every container is killed: no game is lost or stored twice.
+"""Workers come and go, and every container is killed; no game is lost or duplicated.
 
-The oracle is that of bench.chaos: each worker notes every game that has ended before Postgres hears
-of it, and every answer of Postgres. The tests go on from one another, in this order, on one
-project.
+The tests use the oracle of bench.chaos: each worker notes every finished game before Postgres gets
+it, and every answer of Postgres. The tests share one project and depend on their order.
 """
 
 import time
@@ -51,12 +50,12 @@ def scale(stack: Any, workers: int) -> None:
 
 
 def names(stack: Any) -> set[str]:
-    """Hosts of the workers that are there; records name a worker by its host and process."""
+    """Return the hosts of the running workers; records name a worker by host and process."""
     return {container.short_id for container in stack.containers("selfplay")}
 
 
 def at_work(stack: Any) -> set[str]:
-    """Hosts of workers who stored a game within the last minute."""
+    """Return the hosts of workers that stored a game within the last minute."""
     rows = stack.sql(
         "SELECT DISTINCT regexp_replace(worker, '-[0-9]+$', '') FROM games "
         "WHERE kind = 'selfplay' "
@@ -66,26 +65,26 @@ def at_work(stack: Any) -> set[str]:
 
 
 def notes(ledger: Path) -> list[list[str]]:
-    """Return the workers' notes: a game's uid, and what became of it."""
+    """Return the workers' notes: each a game's uid and its fate."""
     return [line.split() for line in (ledger / "games").read_text().splitlines()]
 
 
 def unanswered(ledger: Path) -> set[str]:
-    """Games that have ended and for which Postgres has not answered yet."""
+    """Return the games that have ended and that Postgres has not acknowledged."""
     lines = notes(ledger)
     ended = {uid for uid, what, *_ in lines if what == "finished"}
     return ended - {uid for uid, what, *_ in lines if what != "finished"}
 
 
 def are_stored(stack: Any, uids: set[str]) -> bool:
-    """Whether Postgres has these games, also where the worker died before it noted the answer."""
-    asked = ", ".join(f"'{uid}'" for uid in sorted(uids)) or "NULL"
-    held = f"SELECT count(*) FROM games WHERE game_uid IN ({asked})"
+    """Return whether Postgres has these games, even if a worker died before it noted the answer."""
+    names = ", ".join(f"'{uid}'" for uid in sorted(uids)) or "NULL"
+    held = f"SELECT count(*) FROM games WHERE game_uid IN ({names})"
     return stack.number(held) == len(uids)
 
 
 def more_games(stack: Any, count: int = 50) -> None:
-    before = stack.until("the stored games", stack.games)  # none while Postgres is away
+    before = stack.until("the stored games", stack.games)  # waits while Postgres is down
     stack.until(f"{count} more games", lambda: stack.games() >= before + count)
 
 
@@ -119,10 +118,10 @@ def test_a_killed_container_comes_back_by_itself(
     ledger: Path,
     service: str,
 ) -> None:
-    """SIGKILL of its first process, as the kernel would do it: Docker has not been asked to.
+    """The first process gets SIGKILL directly, as from the kernel, and not through Docker.
 
-    What had ended by then and was cut off is stored before the next one is killed: games that end
-    while Postgres is away are kept by their workers alone.
+    Unacknowledged games are stored before the next container is killed: while Postgres is down,
+    only the workers have the games that end.
     """
     victim = stack.containers(service)[0]
     victim.reload()
@@ -157,7 +156,7 @@ def test_a_killed_container_comes_back_by_itself(
 
 
 def test_docker_kill_is_a_stop_by_a_person(stack: Any) -> None:
-    """No restart policy undoes it; `up` does."""
+    """No restart policy starts the container again, but ``up`` does."""
     victim = stack.containers("selfplay")[-1]
     victim.kill()
 

@@ -1,6 +1,7 @@
-"""The notebooks of the documentation run from top to bottom, and are committed with their outputs.
+"""The notebooks of the documentation run from top to bottom and are committed with their outputs.
 
-After a change: ``jupyter execute --inplace NAME.ipynb``, for read_games.ipynb in an empty folder.
+After a change run ``jupyter execute --inplace NAME.ipynb``, for read_games.ipynb in an empty
+folder.
 """
 
 import os
@@ -13,7 +14,7 @@ from nbclient import NotebookClient
 
 DOCS = Path(__file__).parents[2] / "docs"
 NOTEBOOKS = {"tutorials/how_it_works.ipynb": 6, "how-to/read_games.ipynb": 3}
-"""The notebooks, and the least number of their pictures."""
+"""Minimum number of pictures of each notebook."""
 LARGEST = 400_000  # bytes
 PICTURES = {"image/png", "image/svg+xml"}
 
@@ -22,17 +23,17 @@ pytestmark = [pytest.mark.slow, pytest.mark.fleet, pytest.mark.timeout(3600)]
 
 @pytest.mark.parametrize("name", NOTEBOOKS)
 def test_every_cell_runs(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # Cells call the commands of this environment.
+    # The cells call the commands of this environment.
     programs = Path(sys.executable).parent
     monkeypatch.setenv("PATH", f"{programs}{os.pathsep}{os.environ['PATH']}")
     notebook = nbformat.read(DOCS / name, as_version=4)
     client = NotebookClient(
         notebook,
-        timeout=900,  # of one cell, on a machine that has much else to do
+        timeout=900,  # seconds for each cell; the machine may be busy
         startup_timeout=300,
         resources={"metadata": {"path": str(tmp_path)}},
     )
-    client.execute()  # raises with the traceback of a cell that fails
+    client.execute()  # raises with the traceback of a failing cell
 
 
 @pytest.mark.parametrize(("name", "pictures"), NOTEBOOKS.items())

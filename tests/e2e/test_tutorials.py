@@ -1,13 +1,13 @@
-"""Every command of the tutorials runs, in order, and prints what its page shows.
+"""Every command of the tutorials runs, in order, and prints the output that its page shows.
 
-Comments in a page, before a block, tell what a reader does at that place:
+A comment before a block tells the test what a reader does at that place:
 
 - ``<!-- file: mine.py -->``: the block is the content of this file;
 - ``<!-- when "your action" type "b2" -->``: at this output the reader types a line;
-- ``<!-- when "dashboard: http" press Ctrl-C -->``;
-- ``<!-- skip: why -->``: the reader alone runs the block.
+- ``<!-- when "dashboard: http" press Ctrl-C -->``: at this output the reader presses keys;
+- ``<!-- skip: why -->``: the test skips the block.
 
-Output is compared line by line, without numbers, moves and marks on a board; ``...`` stands for
+Output is compared line by line, without numbers, moves and the marks on a board. ``...`` stands for
 any lines.
 """
 
@@ -32,7 +32,7 @@ PAGES = sorted(
     for page in (ROOT / "docs" / "tutorials").glob("*.md")
     if page.stem != "laptop-to-cluster"  # its commands need Docker and a cluster
 )
-LONGEST_SECONDS = 900  # of one block, on a machine that has much else to do
+LONGEST_SECONDS = 900  # for each block; the machine may be busy
 CTRL_C = "Ctrl-C"
 INTERRUPTED = (0, 130, -signal.SIGINT)
 
@@ -52,8 +52,8 @@ class Step:
     """One block of a page.
 
     Args:
-        language: of the block: sh, python or toml.
-        keys: pairs of an output to wait for and what to type then.
+        language: the block's language: sh, python or toml.
+        keys: pairs of an expected output and the text to type then.
         shown: lines of output that the page shows after the block.
     """
 
@@ -88,10 +88,10 @@ def steps_of(page: str) -> list[Step]:
 
 
 class Reader:
-    """A person at a terminal, who does what a page says.
+    """A person at a terminal who follows a page.
 
     Args:
-        folder: working folder, with what a checkout has.
+        folder: the working folder, with the content of a checkout.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -108,7 +108,7 @@ class Reader:
         }
 
     def follow(self, step: Step) -> str:
-        """Do one step and return what the terminal shows.
+        """Do one step and return the output on the terminal.
 
         Raises:
             AssertionError: a command failed, or an output did not come.
@@ -148,7 +148,7 @@ class Reader:
         return shown
 
     def _watch(self, process: subprocess.Popen[bytes], keyboard: int, step: Step) -> str:
-        """Read until the process has ended, and type what the page says."""
+        """Read until the process has ended, and type the keys of the page."""
         keys = list(step.keys)
         shown, seen = "", 0
         deadline = time.monotonic() + LONGEST_SECONDS
@@ -176,7 +176,7 @@ class Reader:
 
 
 def without_figures(line: str) -> str:
-    """Return a line of output without what differs from run to run."""
+    """Return a line of output without the parts that differ from run to run."""
     line = re.sub(r"(?<!\S)[.xo|#-](?!\S)", ".", line)
     line = re.sub(r"\S*\d\S*", "#", line)
     line = re.sub(r"-{2,}", "--", line)
@@ -186,7 +186,7 @@ def without_figures(line: str) -> str:
 
 @pytest.fixture
 def folder(store_folder: Path, tmp_path: Path) -> Iterator[Path]:
-    """A checkout, but for its zerofleet-data, that Postgres' user may enter."""
+    """A checkout without its zerofleet-data; Postgres' user may enter it."""
     folder = store_folder / tmp_path.name
     folder.mkdir()
     for name in ("examples", "runs"):

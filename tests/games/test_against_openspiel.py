@@ -1,7 +1,8 @@
-"""The rules against those of OpenSpiel, an independent implementation, over random games.
+"""Compare our rules with OpenSpiel, an independent implementation, over random games.
 
-``ZEROFLEET_ORACLE_GAMES=100000 ZEROFLEET_ORACLE_SEED=7`` plays as many games of each kind, others
-than usual (``--log-cli-level=INFO`` prints how many); a difference is reported with its actions.
+``ZEROFLEET_ORACLE_GAMES=100000 ZEROFLEET_ORACLE_SEED=7`` plays this many games of each kind, with
+another seed. ``--log-cli-level=INFO`` prints the number of games. A failure shows the actions that
+led to it.
 """
 
 from __future__ import annotations
@@ -26,27 +27,27 @@ SEED = int(os.environ.get("ZEROFLEET_ORACLE_SEED", "20"))
 
 @dataclass(frozen=True)
 class Oracle:
-    """OpenSpiel's name of a game, whose actions have the same numbers."""
+    """OpenSpiel's name of a game, in which the actions have the same numbers."""
 
     name: str
-    games: int  # compared in the usual run
+    games: int  # number of games in a normal run
     explain: Callable[[pyspiel.State, list[int], set[bytes]], bool] | None = None
 
 
 def repeats(oracle: pyspiel.State, actions: list[int], boards: set[bytes]) -> bool:
-    """OpenSpiel forbids the simple ko only: what it allows beyond ours must repeat a position."""
+    """Return whether every action repeats a position; OpenSpiel forbids only the simple ko."""
     return all(stones(oracle.child(action)) in boards for action in actions)
 
 
 def stones(oracle: pyspiel.State) -> bytes:
-    """Black's points, then White's."""
+    """Return Black's points, then White's."""
     planes = oracle.observation_tensor(0)
     return bytes(map(int, planes[: len(planes) // 2]))
 
 
 ORACLES = {
     "connect_four": Oracle("connect_four", 400),
-    # OpenSpiel forbids suicide. A repetition would be a draw there; here it never comes about.
+    # OpenSpiel forbids suicide. It would score a repetition as a draw, but none occurs here.
     "go(size=5,komi=7.5,suicide=false)": Oracle("go(board_size=5,komi=7.5)", 150, repeats),
     "go(size=9,komi=7.5,suicide=false)": Oracle("go(board_size=9,komi=7.5)", 40, repeats),
     "gomoku": Oracle("mnk(m=15,n=15,k=5)", 30),
@@ -58,7 +59,7 @@ ORACLES = {
 
 def test_every_family_is_compared() -> None:
     families = {game.partition("(")[0] for game in ORACLES}
-    assert families | {"chess"} == set(zerofleet_core.game_names())  # chess: test_chess.py
+    assert families | {"chess"} == set(zerofleet_core.game_names())  # test_chess.py tests chess
 
 
 @pytest.mark.slow
@@ -74,7 +75,7 @@ def test_same_rules(game: str) -> None:
 
 
 def compare(game: str, oracle: Oracle, rules: pyspiel.Game, generator: random.Random) -> int:
-    """Play one game by both rules; the number of plies."""
+    """Play one game by both rules and return its number of plies."""
     ours, theirs = State(game), rules.new_initial_state()
     boards = {stones(theirs)} if oracle.explain else set[bytes]()
     line: list[int] = []
@@ -98,7 +99,7 @@ def compare(game: str, oracle: Oracle, rules: pyspiel.Game, generator: random.Ra
 
 def test_the_solver_of_late_othello_agrees_with_plain_search_over_openspiel() -> None:
     def best_for_first(oracle: pyspiel.State) -> int:
-        """The first player's result of perfect play."""
+        """Return the first player's result with perfect play."""
         if oracle.is_terminal():
             return int(oracle.returns()[0])
         choose = max if oracle.current_player() == 0 else min

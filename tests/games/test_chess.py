@@ -1,7 +1,7 @@
-"""Chess against two other implementations: python-chess and OpenSpiel.
+"""Compare chess with two other implementations: python-chess and OpenSpiel.
 
-``ZEROFLEET_ORACLE_POSITIONS=1000000 ZEROFLEET_ORACLE_SEED=7`` compares as many positions, others
-than usual; a difference is reported with the FEN of its position and the moves that led there.
+``ZEROFLEET_ORACLE_POSITIONS=1000000 ZEROFLEET_ORACLE_SEED=7`` compares this many positions, with
+another seed. A failure shows the FEN of its position and the moves that led there.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ SHARP = (
 
 
 def ending(board: chess.Board) -> str:
-    """Why the game is over, in the order of our rules; empty if it is not."""
+    """Return why the game is over, checked in the order of our rules; empty if it is not."""
     outcome = board.outcome()
     if outcome and outcome.termination in ENDINGS:
         return ENDINGS[outcome.termination]
@@ -65,7 +65,7 @@ def ending(board: chess.Board) -> str:
 
 
 def sharp(board: chess.Board, generator: random.Random) -> chess.Move:
-    """A capture, check, promotion, castling or pawn's step of two where there is one, often."""
+    """Choose a move; mostly a capture, check, promotion, castling or double pawn step."""
     moves = list(board.legal_moves)
     loud = [
         move
@@ -83,7 +83,7 @@ def uniform(board: chess.Board, generator: random.Random) -> chess.Move:
 
 
 def compare(state: State, board: chess.Board, *, names: bool) -> None:
-    """Compare one position of the two."""
+    """Compare one position of both implementations."""
     where = f"{board.fen()} after {[move.uci() for move in board.move_stack]}"
     fen = board.fen(shredder=True) if board.chess960 else board.fen()
     assert state.setup_text() == fen, where
@@ -108,7 +108,7 @@ Choice = Callable[[chess.Board, random.Random], chess.Move]
 def play(
     fen: str, choose: Choice, generator: random.Random, *, chess960: bool = False
 ) -> Iterator[tuple[State, chess.Board]]:
-    """Play a game by both rules, and yield each position."""
+    """Play a game by both rules and yield each position."""
     state = State(GAME960 if chess960 else GAME, start=fen)
     board = chess.Board(fen, chess960=chess960)
     while True:
@@ -121,7 +121,7 @@ def play(
 
 
 def starts(generator: random.Random) -> Iterator[tuple[str, Choice, bool]]:
-    """Starts and ways to choose moves, in turn, without end."""
+    """Yield starts and ways to choose moves, in turn, forever."""
     while True:
         yield START, sharp, False
         yield START, uniform, False
@@ -132,7 +132,7 @@ def starts(generator: random.Random) -> Iterator[tuple[str, Choice, bool]]:
 
 
 def compare_positions(count: int, *, every: int) -> set[str]:
-    """Compare positions with python-chess; return the endings that came about."""
+    """Compare positions with python-chess and return the endings that occurred."""
     generator, seen, endings = random.Random(SEED), 0, set[str]()
     for fen, choose, chess960 in starts(generator):
         for state, board in play(fen, choose, generator, chess960=chess960):
@@ -163,7 +163,7 @@ OURS = ("insufficient material", "maximum length")
 
 
 def compare_with_openspiel(count: int) -> None:
-    """OpenSpiel keeps on with bishops of one colour against a king, and knows no length."""
+    """Allow two differences: OpenSpiel plays on with same-coloured bishops and at any length."""
     rules, generator, seen = pyspiel.load_game("chess"), random.Random(SEED), 0
     for fen, choose, chess960 in starts(generator):
         if chess960:
@@ -209,7 +209,7 @@ def test_the_rules_are_those_of_openspiel_in_many_positions() -> None:
 def test_every_start_of_chess960_is_read_and_written() -> None:
     for number in range(960):
         board = chess.Board.from_chess960_pos(number)
-        for fen in (board.fen(), board.fen(shredder=True)):  # KQkq, and the rooks' files
+        for fen in (board.fen(), board.fen(shredder=True)):  # KQkq and the files of the rooks
             state = State(GAME960, start=fen)
             compare(state, board, names=number % 40 == 0)
 
@@ -226,7 +226,7 @@ def test_self_play_and_matches_draw_the_starts_of_chess960() -> None:
 
 
 def play_960(seed: int, games: int) -> list[GameColumns]:
-    """Games of self-play with a network that knows nothing."""
+    """Return games of self-play with a network without knowledge."""
     config = SearchConfig(num_simulations=2, random_opening_plies=3)
     engine = SelfPlay("chess(chess960=true,max_length=8)", 4, config, seed)
     finished: list[GameColumns] = []
@@ -273,7 +273,7 @@ def lines(state: State, depth: int) -> int:
 
 @pytest.mark.slow
 def test_known_numbers_of_lines() -> None:
-    """Also counted by the C++ tests, and deeper."""
+    """The C++ tests count the same lines to greater depths."""
     assert [lines(State("chess"), depth) for depth in (1, 2, 3)] == [20, 400, 8902]
     assert [lines(State("chess", start=SHARP[0]), depth) for depth in (1, 2)] == [48, 2039]
 
@@ -404,7 +404,7 @@ def test_other_games_have_one_notation() -> None:
 
 
 def test_actions_are_numbered_from_the_movers_side() -> None:
-    """As the page of games says: steps of a queen or a knight in order, then promotions."""
+    """The page about games gives the order: queen steps or knight moves, then promotions."""
     state, steps = State("chess"), list[str]()
     empty = chess.Board.empty()
     for row, column in np.ndindex(8, 8):
@@ -433,7 +433,7 @@ def test_actions_are_numbered_from_the_movers_side() -> None:
 
 
 class Told:
-    """What the page of games says of the planes, computed by python-chess."""
+    """The planes that the page about games describes, computed by python-chess."""
 
     def __init__(self, boards: list[chess.Board], repeated: list[bool]) -> None:
         self.boards = boards
@@ -486,7 +486,7 @@ def test_the_planes_are_as_the_page_says(history: int) -> None:
             assert len(seen) == len(expected)
             for number, plane in enumerate(expected):
                 np.testing.assert_array_equal(seen[number], plane, f"{board.fen()} plane {number}")
-            # Back and forth as often as not, so that positions repeat.
+            # Move back and forth half of the time, so that positions repeat.
             move = sharp(board, generator)
             if len(board.move_stack) > 1 and generator.random() < 0.5:
                 last = board.move_stack[-2]
@@ -502,5 +502,5 @@ def test_the_page_names_every_plane() -> None:
         page = runpy.run_path(str(REFERENCE / "games_page.py"))
     finally:
         sys.path.remove(str(REFERENCE))
-    [told] = [game.planes for game in page["GAMES"] if game.name == "chess"]
-    assert len(told) == len(set(told)) == 117
+    [planes] = [game.planes for game in page["GAMES"] if game.name == "chess"]
+    assert len(planes) == len(set(planes)) == 117

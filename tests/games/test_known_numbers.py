@@ -1,4 +1,4 @@
-"""Numbers that are known of the games, counted again through the Python rules."""
+"""Published numbers for the games, counted again through the Python rules."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from zerofleet.games import State
 
 
 def census(game: str, depth: int) -> list[dict[int, tuple[State, int]]]:
-    """For each ply the different positions, by hash, with the number of lines that lead there."""
+    """Return, for each ply, the distinct positions by hash and the number of lines to each."""
     levels: list[dict[int, tuple[State, int]]] = [{State(game).hash: (State(game), 1)}]
     for _ in range(depth):
         level: dict[int, tuple[State, int]] = {}
@@ -72,14 +72,14 @@ def test_connect_four_deeper() -> None:
 
 
 def test_othello() -> None:
-    """aartbik.blogspot.com, 2009: a pass is a ply; the first one comes at ply 9."""
+    """Source: aartbik.blogspot.com, 2009. A pass is a ply; the first one occurs at ply 9."""
     levels = census("othello", 6)
     assert [lines(level) for level in levels] == [1, 4, 12, 56, 244, 1396, 8200]
     assert [len(level) for level in levels] == [1, 4, 12, 54, 236, 1288, 7092]
 
 
 def census_of_go(size: int, depth: int, *, suicide: bool = True) -> list[int]:
-    """Lines of play, all walked: positions that look alike differ in what superko forbids."""
+    """Count lines of play one by one: equal boards can differ in the moves that superko forbids."""
     name = f"go(size={size},suicide={'true' if suicide else 'false'})"
     level, counts = [State(name)], [1]
     for _ in range(depth - 1):
@@ -94,7 +94,7 @@ def census_of_go(size: int, depth: int, *, suicide: bool = True) -> list[int]:
 
 
 def test_go() -> None:
-    """Tromp-Taylor rules with strict alternation; also counted by the C++ tests, and deeper."""
+    """Tromp-Taylor rules with strict alternation; the C++ tests count to greater depths."""
     assert census_of_go(2, 7) == [5, 21, 68, 156, 316, 604, 1088]
     assert census_of_go(3, 4) == [10, 91, 738, 5281]
     assert census_of_go(5, 3) == [26, 651, 15650]

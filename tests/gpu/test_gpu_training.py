@@ -1,4 +1,4 @@
-"""Training steps on a real GPU: a CUDA graph takes those that torch takes without it."""
+"""Training steps on a real GPU: a CUDA graph takes the same steps as torch without a graph."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Searches in partitions by day, for tests: what a database holds, and days that are over."""
+"""Helpers for searches in partitions by day: read the tables, and make past days."""
 
 import dataclasses
 from datetime import UTC, datetime, timedelta
@@ -9,7 +9,7 @@ from tests.support.random_records import target_record
 from zerofleet.database import Database
 from zerofleet.records import GameRecord, game_uid_of
 
-# The tests' clock: the database was copied from one that may be older than midnight.
+# The tests use this clock. The database is a copy of one that may be older than midnight.
 NOW = datetime.now(UTC)
 DAY = timedelta(days=1)
 NUMBERS = count(1)
@@ -23,13 +23,13 @@ def ask(database: Database, statement: str) -> list[tuple[Any, ...]]:
 
 
 def new_record(began_at: datetime) -> GameRecord:
-    """A game that began then, with a uid of its own."""
+    """Return a game that began at this time, with a uid of its own."""
     number = next(NUMBERS)
     return dataclasses.replace(target_record(number), game_uid=game_uid_of(began_at, number))
 
 
 def make_day(database: Database, name: str, ago: int) -> None:
-    """The partition of the day so many days before today, as it was made then."""
+    """Make the partition of the day this many days ago, as it was made then."""
     today = NOW.replace(hour=0, minute=0, second=0, microsecond=0)
     since, until = today - ago * DAY, today - (ago - 1) * DAY
     ask(
@@ -41,7 +41,7 @@ def make_day(database: Database, name: str, ago: int) -> None:
 
 
 def drop_partitions(database: Database) -> None:
-    """As after a pause: those that were made ahead were for days that are over."""
+    """Drop all partitions, as after a long pause: the existing ones would be for past days."""
     for (name,) in ask(database, "SELECT partition FROM position_partitions"):
         ask(database, f"DROP TABLE {name}")
     ask(database, "DELETE FROM position_partitions")

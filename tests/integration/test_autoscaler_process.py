@@ -1,4 +1,4 @@
-"""The autoscaler as a process: what it logs, exports and does on SIGTERM."""
+"""The autoscaler as a process: its logs, its metrics, and its behavior on SIGTERM."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def heartbeats(valkey_url: str) -> Iterator[Heartbeats]:
 
 
 def beat(heartbeats: Heartbeats, samples: float) -> None:
-    """Two workers that make 10 positions a second each, once a look at least."""
+    """Send heartbeats, with two workers that make 10 positions a second each."""
     trainer = {"samples_per_second": samples, "reuse_target": 4.0}
     heartbeats.beat(Heartbeat("t", 1, "", TrainerFigures(demand=DemandFigures(**trainer))), ttl=600)
     rows = {"rows_per_second": 200.0, "capacity_rows_per_second": 10_000.0}
@@ -65,10 +65,10 @@ def beat(heartbeats: Heartbeats, samples: float) -> None:
 
 
 def asked_for(heartbeats: Heartbeats) -> int | None:
-    """Workers, by the autoscaler's own heartbeat."""
+    """Return the number of workers in the autoscaler's own heartbeat."""
     found = [each.figures for each in heartbeats.read()]
-    said = [each for each in found if isinstance(each, AutoscalerFigures)]
-    return said[0].selfplay_replicas if said else None
+    own = [each for each in found if isinstance(each, AutoscalerFigures)]
+    return own[0].selfplay_replicas if own else None
 
 
 def test_explains_each_change_exports_it_and_leaves_on_sigterm(
@@ -116,9 +116,9 @@ def test_explains_each_change_exports_it_and_leaves_on_sigterm(
     assert changes[-1]["answer"].endswith("of 4.0, fill 0.31, wait/compute 0.2")
     assert changes[-1]["role"] == "selfplay"
     assert [each["event"] for each in records][-2:] == ["draining", "stopped"]
-    # Hundreds of looks, of which only the first and those that changed something are told.
-    kept = [each for each in records if each["event"] == "replicas_kept"]
-    assert [each["selfplay"].split(":")[0] for each in kept] == ["2"]
+    # The log has only the first of hundreds of looks, and the looks that changed something.
+    unchanged = [each for each in records if each["event"] == "replicas_kept"]
+    assert [each["selfplay"].split(":")[0] for each in unchanged] == ["2"]
 
 
 def test_bad_settings_are_one_line(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Each benchmark runs, with settings far too small to say anything, and prints what others read."""
+"""Each benchmark runs, with tiny settings, and prints output that other programs can parse."""
 
 import json
 import math
@@ -40,12 +40,12 @@ Rows = list[dict[str, Any]]
 
 @pytest.fixture
 def in_a_process(tmp_path: Path) -> Callable[..., Rows]:
-    """For those that speak gRPC, which keeps something for each event loop it has seen."""
+    """Run a gRPC benchmark in its own process: gRPC keeps state for every event loop it saw."""
 
     def run(module: str, *arguments: str) -> Rows:
         process = Fork(module, [*arguments, *SHORT], {}, tmp_path / "rows")
-        assert process.wait(300) == 0, process.said()
-        return [json.loads(line) for line in process.said().splitlines()]
+        assert process.wait(300) == 0, process.output()
+        return [json.loads(line) for line in process.output().splitlines()]
 
     return run
 
@@ -58,7 +58,7 @@ def here(
 
 
 def assert_sane(rows: Rows, *fields: str) -> None:
-    """Every row has these fields, each a finite number above 0."""
+    """Assert that every row has these fields, each a finite number above 0."""
     assert rows
     for row in rows:
         for name in fields:
@@ -77,7 +77,8 @@ def test_efficiency(in_a_process: Callable[..., Rows]) -> None:
     )
     assert_sane(rows[1:], "simulations_per_cpu_second", "ratio_to_inprocess", "games_per_hour")
     assert_sane(rows[2:], "batch_fill", "queue_wait_ms")
-    # Without cache and kept tree only terminal leaves need no prediction; a root is no simulation.
+    # Without a cache and a reused tree, only terminal leaves need no prediction; a root is no
+    # simulation.
     assert all(0.8 <= row["simulations_per_position"] < 3 for row in rows[1:])
     assert len(figures(rows)) == 4
 
@@ -132,7 +133,7 @@ def test_tree(game: str, most_edges: int, capsys: pytest.CaptureFixture[str]) ->
     assert [row["simulations"] for row in rows] == [100, 800]
     assert_sane(rows, "simulations_per_cpu_second", "positions_per_simulation")
     assert all(row["nodes_of_tree"] <= row["simulations"] + 1 for row in rows)
-    # A node and an edge are counted apart; nobody has more edges than the start.
+    # Nodes and edges are measured separately; no node has more edges than the start position.
     assert all(15 <= row["bytes_per_node"] <= 64 for row in rows)
     assert all(20 <= row["bytes_per_edge"] <= 40 for row in rows)
     assert all(0 < row["edges_per_node"] < most_edges for row in rows)
@@ -158,7 +159,7 @@ def test_search_match(capsys: pytest.CaptureFixture[str]) -> None:
     assert (first["games"], second["games"]) == (6, 6)
     assert first["score"] + second["score"] == pytest.approx(1)
     assert all(0 <= row["low"] <= row["score"] <= row["high"] <= 1 for row in (first, second))
-    # A setting for one variant holds for it alone; the visits of the reused tree count as well.
+    # A setting for one variant applies to it alone; the visits of the reused tree count as well.
     assert 3 <= first["visits_per_ply"] < 16 < second["visits_per_ply"]
     assert_sane([first, second], "positions_per_ply", "plies")
     assert second["settings"] == ["num_simulations=4", "num_simulations=32"]
@@ -171,9 +172,9 @@ def test_a_search_that_there_is_not_is_one_line(
     with pytest.raises(SystemExit) as error:
         report.run_main(lambda: search_match.main(["tic_tac_toe", "--first", setting]))
     assert error.value.code == 2
-    said = capsys.readouterr().err
-    assert f"search.{setting.partition('=')[0]} = " in said
-    assert said.count("\n") == 1
+    printed = capsys.readouterr().err
+    assert f"search.{setting.partition('=')[0]} = " in printed
+    assert printed.count("\n") == 1
 
 
 def test_rules(capsys: pytest.CaptureFixture[str]) -> None:
@@ -192,7 +193,7 @@ def test_replay(capsys: pytest.CaptureFixture[str]) -> None:
     )
     assert (
         rows[0]["rows_per_second"] > rows[0]["positions_per_second"]
-    )  # fast searches are rows as well
+    )  # fast searches count as rows as well
     assert len(figures(rows)) == 2
 
 

@@ -1,4 +1,4 @@
-"""The chaos run sees what is wrong, and its sequence of faults is that of its seed."""
+"""The chaos run detects faults in the data, and its seed determines the sequence of failures."""
 
 import contextlib
 import json
@@ -69,7 +69,8 @@ def test_what_is_missing_twice_or_moved_back_is_seen(
         connection.cursor().execute("UPDATE fences SET epoch = 5")
         connection.commit()
     then = watch.check_at_the_end()
-    assert (then.missing, then.twice, then.gone) == (0, 0, 1)  # the missing one was told
+    # the missing game was already reported
+    assert (then.missing, then.twice, then.gone) == (0, 0, 1)
     assert "the epoch of trainer fell" in then.broken
     assert "the pointer moved back from 3 to 2" in then.broken
 

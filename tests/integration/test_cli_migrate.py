@@ -1,4 +1,4 @@
-"""``zerofleet migrate`` while Postgres is away: it waits as long as it was told to."""
+"""``zerofleet migrate`` while Postgres is down: it waits for the configured time."""
 
 import os
 import subprocess
@@ -18,7 +18,7 @@ from zerofleet.local.processes import free_port
 
 @pytest.fixture
 def stopped_server(store_folder: Path) -> Iterator[EmbeddedPostgres]:
-    """A server without our tables that has stopped; it starts again on the same port."""
+    """A stopped server without our tables; it starts again on the same port."""
     with EmbeddedPostgres(store_folder / "stopped_server", {"fsync": "off"}) as server:
         server.stop()
         yield server
@@ -40,8 +40,8 @@ def test_a_postgres_that_comes_up_meanwhile_is_migrated(stopped_server: Embedded
         away = f"waiting for Postgres: Postgres at 127.0.0.1:{stopped_server.port} does not answer"
         assert process.stderr.readline().startswith(away)
         stopped_server.start()
-        said, complaints = process.communicate()
-    assert (process.returncode, said) == (0, "the database is up to date\n"), complaints
+        output, complaints = process.communicate()
+    assert (process.returncode, output) == (0, "the database is up to date\n"), complaints
     with Database(url) as database:
         database.wait_ready(0)
 

@@ -1,4 +1,4 @@
-"""Stored games of chess leave the database as PGN."""
+"""Export stored games of chess from the database as PGN."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ def run_file(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def records(database_url: str) -> list[GameRecord]:
-    """Stored one after the other; the last one was resigned."""
-    kept = [random_record(1, GAME, model_version=3), resigned_record(3, 7, GAME)]
+    """Two stored games; the second one was resigned."""
+    stored = [random_record(1, GAME, model_version=3), resigned_record(3, 7, GAME)]
     with Database(database_url) as database:
         database.register_run(run_from_values({"name": "small", "game": {"name": GAME}}))
-        for record in kept:
+        for record in stored:
             assert database.submit_game("small", "w", Submission(record)) == "stored"
-    return kept
+    return stored
 
 
 def wrote(*arguments: object) -> str:
@@ -63,7 +63,7 @@ def test_games_as_python_chess_reads_them(
     assert not game.errors
     assert game.headers["White"] == game.headers["Black"] == "small 3"
     assert game.headers["GameId"] == str(records[0].game_uid)
-    # The evaluation of a move is that of the position after it, for White.
+    # A move's evaluation is the value of the position after it, from White's side.
     evaluated = [node.eval() for node in game.mainline()]
     values = records[0].columns.root_value[1:4] * (-1, 1, -1)
     assert [each.white().score() for each in evaluated[:3] if each] == [
@@ -106,7 +106,7 @@ def test_a_game_of_a_match_has_its_players_and_its_end(
     if forfeit is not None:
         record = resigned_record(9, 7, GAME)
     versions = record.columns.model_version.copy()
-    versions[1 - color :: 2] = 0  # those of the engine
+    versions[1 - color :: 2] = 0  # the engine moves on these plies
     record = changed(record, model_version=versions)
     engine = "uci:stockfish?UCI_LimitStrength=true&UCI_Elo=1350"
     with Database(database_url) as database:

@@ -1,4 +1,4 @@
-"""The queries of the pages of models, matches, openings and exams, against plain SQL."""
+"""The queries of the pages of models, matches, openings and exams, compared with plain SQL."""
 
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -35,7 +35,7 @@ SPRT = GateRule(0.5, (0.0, 35.0), 0.05)
 async def sources(
     database: Database, role_url: Callable[[str], str], valkey_url: str
 ) -> AsyncIterator[Sources]:
-    del database  # has the run
+    del database  # the fixture registers the run
     settings = DashboardSettings(
         run_file=Path("run.toml"), database_url=role_url("console"), redis_url=valkey_url
     )
@@ -73,7 +73,7 @@ def begin(database: Database, epoch: int, kind: Any, player: str, opponent: str)
 
 
 def play(database: Database, kind: str, model: int, moves: str, result: int) -> str:
-    """A stored game; its uid."""
+    """Store a game and return its uid."""
     [row] = database._rows(
         "INSERT INTO games (game_uid, run, kind, first_model, result, reason, length, worker, "
         "started_at, finished_at, moves, content_sha256, began_at) "
@@ -88,7 +88,7 @@ def play(database: Database, kind: str, model: int, moves: str, result: int) -> 
 
 
 def score(database: Database, match_id: int, scores: list[tuple[float, float]]) -> None:
-    """Pairs of a match."""
+    """Store pairs of a match."""
     for opening, pair in enumerate(scores):
         for color, points in enumerate(pair):
             uid = play(database, "match", 1, f"a{opening} b{color}", 0)
@@ -136,7 +136,8 @@ async def test_models_with_their_gate_rating_and_precisions(
 async def test_a_model_that_is_not_rated_says_why(
     database: Database, sources: Sources, epoch: int
 ) -> None:
-    for seq, version in enumerate((3, 1, 4), start=1):  # 1 once more: its place is the first
+    # model 1 is promoted again; its place stays the first
+    for seq, version in enumerate((3, 1, 4), start=1):
         database.promote("test", version, None, "test", seq, epoch=epoch)
     database.upsert_ratings("test", [("1", 0.0, 10.0)])
     run = ShownRun("test", "g", run_from_values({**VALUES, "rating": {"every": 2}}))
@@ -222,7 +223,7 @@ async def test_moves_drawn_for_an_opening_are_no_choices(
             database._run(
                 "UPDATE games SET opening_plies = NULL WHERE game_uid = :uid", uid=record.game_uid
             )
-        if number == 4:  # and its searches are not kept
+        if number == 4:  # its searches were deleted
             database._run("DELETE FROM positions WHERE game_uid = :uid", uid=record.game_uid)
     database.submit_game("test", "w", Submission(random_record(9), kind="match"))
     rows = database._rows("SELECT opening_plies FROM games ORDER BY ingested_at")
@@ -255,7 +256,7 @@ async def test_openings_are_those_of_the_promoted_models_newest_games(
         play(database, "selfplay", 1, moves, result)
         if number == 2:
             play(database, "match", 1, "b3 b2", 1)
-    play(database, "selfplay", 2, "a2", 1)  # of a model that was not promoted
+    play(database, "selfplay", 2, "a2", 1)  # this model was not promoted
     openings = await reader.read()
     [start] = openings.position([], 0)
     assert (start.version, start.games) == (1, 4)

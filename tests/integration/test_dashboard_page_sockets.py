@@ -83,10 +83,10 @@ async def visit(
         "zerofleet.services.dashboard", [run_file], environment, tmp_path / "dashboard.log"
     )
     try:
-        await until(lambda: '"serving"' in process.said() or process.poll() is not None)
+        await until(lambda: '"serving"' in process.output() or process.poll() is not None)
         visit = Visit(f"http://{address}", process)
         answer = await visit.http.post("/login", data={"token": token, "to": "/"})
-        assert answer.status_code == 303, process.said()
+        assert answer.status_code == 303, process.output()
         yield visit
         await visit.close()
     finally:
@@ -97,11 +97,11 @@ async def visit(
 async def test_a_login_has_a_limited_number_of_pages(visit: Visit, until: Any) -> None:
     first = await visit.fetch("/fleet")
     socket = await visit.join(first)
-    told: list[str] = []
-    socket.on("run_javascript", lambda message: told.append(message["code"]))
+    scripts: list[str] = []
+    socket.on("run_javascript", lambda message: scripts.append(message["code"]))
     fetched = [await visit.fetch("/fleet") for _ in range(MOST_PAGES + 2)]
     await until(lambda: not socket.connected)
-    assert any("This page was closed" in code for code in told)
+    assert any("This page was closed" in code for code in scripts)
     joined = [await visit.join(page) is not None for page in fetched]
     assert joined == [False] * 2 + [True] * MOST_PAGES
 
@@ -109,7 +109,7 @@ async def test_a_login_has_a_limited_number_of_pages(visit: Visit, until: Any) -
 async def test_what_a_visitor_sends_is_not_in_the_log(visit: Visit, until: Any) -> None:
     page = await visit.fetch("/sql")
     socket = await visit.join(page)
-    before = len(visit.process.said().splitlines())
+    before = len(visit.process.output().splitlines())
     for level in ("error", "info"):
         await socket.emit("log", {"client_id": page, "level": level, "message": "FORGED" * 1000})
     for message in ({"client_id": page, "id": 1, "args": ["{"]}, {"x": "y" * 9000}, ["z"], None):
@@ -119,18 +119,18 @@ async def test_what_a_visitor_sends_is_not_in_the_log(visit: Visit, until: Any) 
     # The server takes them in their order: the answer to the last one comes after all.
     assert await socket.call("handshake", {"client_id": "none"}, timeout=120) is False
     await visit.fetch("/sql")
-    lines = [json.loads(line) for line in visit.process.said().splitlines()[before:]]
+    lines = [json.loads(line) for line in visit.process.output().splitlines()[before:]]
     assert 0 < len(lines) < 40
     assert all(len(json.dumps(line)) < 1500 for line in lines)
-    assert "FORGED" not in visit.process.said()
-    assert "Traceback" not in visit.process.said()
+    assert "FORGED" not in visit.process.output()
+    assert "Traceback" not in visit.process.output()
 
 
 async def test_an_answer_is_served_to_its_own_login_one_file_at_a_time() -> None:
     ann, bob = (Visitor(name, "viewer", Allowance(1)) for name in ("ann", "bob"))
     answers = KeptAnswers()
     answer = QueryAnswer(["a", "b"], [True, False], [["1", "x"], ["2", None]], "", 0, 0.0)
-    kept = answers.keep(answer, [0, 1], 1, ann)
+    stored = answers.keep(answer, [0, 1], 1, ann)
     add_answer_routes(lambda: answers)
 
     async def get(path: str, visitor: Visitor) -> httpx.Response:
@@ -141,21 +141,21 @@ async def test_an_answer_is_served_to_its_own_login_one_file_at_a_time() -> None
         async with httpx.AsyncClient(transport=transport, base_url="http://x") as client:
             return await client.get(path)
 
-    csv = f"/sql/answer.csv?key={kept.key}"
+    csv = f"/sql/answer.csv?key={stored.key}"
     assert (await get(csv, ann)).text == "a,b\n1,x\n2,\n"
     assert (await get(csv, ann)).headers["content-disposition"].startswith("attachment")
-    assert (await get(f"/sql/rows?key={kept.key}&page=1", ann)).json() == [["2", None]]
+    assert (await get(f"/sql/rows?key={stored.key}&page=1", ann)).json() == [["2", None]]
     for path, visitor in (
         (csv, bob),
-        (f"/sql/rows?key={kept.key}&page=0", bob),
-        (f"/sql/rows?key={kept.key}&page=2", ann),
-        (f"/sql/rows?key={kept.key}&page=-1", ann),
+        (f"/sql/rows?key={stored.key}&page=0", bob),
+        (f"/sql/rows?key={stored.key}&page=2", ann),
+        (f"/sql/rows?key={stored.key}&page=-1", ann),
         ("/sql/answer.csv?key=x", ann),
     ):
         assert (await get(path, visitor)).status_code == 404
-    kept.is_downloading = True
+    stored.is_downloading = True
     assert (await get(csv, ann)).status_code == 429
-    answers.forget(kept)
+    answers.forget(stored)
     assert (await get(csv, ann)).status_code == 404
 
 

@@ -1,4 +1,4 @@
-"""The queries of the dashboard, against the same in plain SQL."""
+"""The queries of the dashboard, compared with plain SQL."""
 
 import asyncio
 import itertools
@@ -42,13 +42,13 @@ def settings(role_url: Callable[[str], str], valkey_url: str) -> DashboardSettin
 
 @pytest.fixture
 async def sources(database: Database, settings: DashboardSettings) -> AsyncIterator[Sources]:
-    del database  # has the run
+    del database  # the fixture registers the run
     async with Sources(RUN, settings) as opened:
         yield opened
 
 
 def play(database: Database, games: int) -> None:
-    """Games of self-play, each in a transaction that is over."""
+    """Store self-play games, each in a committed transaction."""
     database._run(
         "INSERT INTO games (game_uid, run, kind, first_model, result, reason, length, worker, "
         "started_at, finished_at, moves, content_sha256, began_at) "
@@ -68,7 +68,7 @@ async def test_games_are_counted_once_and_all(
     for games in (20, 0, 30, 7):
         play(database, games)
         total += games
-        # So many are counted in one look; later ones count the rest.
+        # One look counts this many games; later looks count the rest.
         for _ in range(3):
             counted = await count.read(sources, "test")
         assert counted == total
@@ -238,14 +238,14 @@ def test_the_strip_of_a_stopped_run_misses_no_service() -> None:
     )
     beats = [just_ended, Heartbeat("t", 1, "", TrainerFigures())]
     beats.append(Heartbeat("i", 1, "", InferenceFigures(provider="cpu")))
-    said = sum_up(beats, run_is_stopped=True)
-    assert (said.games_per_hour, said.positions_per_second, said.step) == (None, None, None)
-    assert [(lamp.service, lamp.words, lamp.colour) for lamp in said.lamps] == [
+    found = sum_up(beats, run_is_stopped=True)
+    assert (found.games_per_hour, found.positions_per_second, found.step) == (None, None, None)
+    assert [(lamp.service, lamp.words, lamp.colour) for lamp in found.lamps] == [
         ("run", "Stopped", "idle"),
         ("inference", "Running on cpu", "positive"),
     ]
-    assert said.health == ("Run stopped, 1 of 1 services healthy", "positive")
-    assert said.next_model == "–"
+    assert found.health == ("Run stopped, 1 of 1 services healthy", "positive")
+    assert found.next_model == "–"
 
 
 async def test_twenty_pages_cost_one_reading() -> None:
@@ -259,7 +259,7 @@ async def test_twenty_pages_cost_one_reading() -> None:
         read += 1
         return read // 2
 
-    told: list[tuple[int, int]] = []
+    reports: list[tuple[int, int]] = []
     came = asyncio.Event()
 
     def tell(page: int) -> Callable[[int], None]:
@@ -267,7 +267,7 @@ async def test_twenty_pages_cost_one_reading() -> None:
             if page == 3:
                 came.set()
                 raise ValueError("this page cannot be drawn")
-            told.append((page, now))
+            reports.append((page, now))
 
         return told_page
 
@@ -275,7 +275,7 @@ async def test_twenty_pages_cost_one_reading() -> None:
     leave = [reading.watch(tell(page)) for page in range(20)]
     go.set()
     await asyncio.wait_for(came.wait(), 60)
-    assert (read, len(told)) == (1, 19)
+    assert (read, len(reports)) == (1, 19)
     late: list[int] = []
     leave.append(reading.watch(late.append))
     assert late == [0]

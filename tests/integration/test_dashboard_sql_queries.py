@@ -34,7 +34,7 @@ ONE_THAT_ANSWERS = "only one query at a time can be run, and only one that retur
 def test_values_are_as_postgres_writes_them(role_url: Callable[[str], str]) -> None:
     query = """
         SELECT 1 AS one, 0.50::numeric AS half, NULL AS none, 'a,"b' AS "a b",
-            '{1,2}'::int[] AS two, true AS yes, '%s' AS percent; -- and no more
+            '{1,2}'::int[] AS two, true AS yes, '%s' AS percent; -- a comment
     """
     answer = run_query(role_url("console"), query)
     assert answer.columns == ["one", "half", "none", "a b", "two", "yes", "percent"]
@@ -72,7 +72,7 @@ def test_nothing_is_written_even_by_a_role_that_could(
     url = role_url("console") if role == "console" else database_url
     insert = "INSERT INTO runs (name, game, config) VALUES ('written', 'g', '{}')"
     refused = "permission denied for table" if role == "console" else "read-only transaction"
-    for query, said in {
+    for query, error in {
         insert: ONE_THAT_ANSWERS,
         f"{insert} RETURNING name": refused,
         f"WITH w AS ({insert} RETURNING name) SELECT * FROM w": refused,
@@ -85,7 +85,7 @@ def test_nothing_is_written_even_by_a_role_that_could(
         "COPY runs TO STDOUT": ONE_THAT_ANSWERS,
         "  ": "write a query",
     }.items():
-        with pytest.raises(QueryFaultError, match=said):
+        with pytest.raises(QueryFaultError, match=error):
             run_query(url, query)
     assert run_query(url, "SELECT name FROM runs WHERE name = 'written'").rows == []
 
@@ -134,7 +134,7 @@ def test_an_answer_is_bounded_in_columns_values_and_the_length_of_each(
     answer = run_query(url, nulls(20))  # nulls count
     assert answer.cut.endswith("which are more than 1 MB")
     assert len(answer.rows) < 1_000_000 / 20 / 20
-    # The first row, too.
+    # The limit applies to the first row, too.
     answer = run_query(url, f"SELECT {', '.join(['repeat(chr(233), 100000)'] * 20)}")
     assert answer.longest == 1_000_000 // 20
     assert {len(value or "") for value in answer.rows[0]} == {
@@ -177,13 +177,13 @@ def test_of_many_answers_the_oldest_are_forgotten() -> None:
     ann, bob = (Visitor(name, "viewer", Allowance(1)) for name in ("ann", "bob"))
     answer = QueryAnswer(["a"], [False], [["1"]], "", 0, 0.0)
     answers = KeptAnswers()
-    kept = [answers.keep(answer, [0], 1, ann) for _ in range(5)]
-    assert [answers.find(each.key, ann) for each in kept] == [None, *kept[1:]]
-    assert answers.find(kept[1].key, bob) is None
-    answers.forget(kept[1])
-    assert answers.find(kept[1].key, ann) is None
+    stored = [answers.keep(answer, [0], 1, ann) for _ in range(5)]
+    assert [answers.find(each.key, ann) for each in stored] == [None, *stored[1:]]
+    assert answers.find(stored[1].key, bob) is None
+    answers.forget(stored[1])
+    assert answers.find(stored[1].key, ann) is None
     large = answers.keep(answer, [0], 99_999_999, bob)
-    assert [answers.find(each.key, ann) for each in kept] == [None, None, None, None, kept[4]]
+    assert [answers.find(each.key, ann) for each in stored] == [None, None, None, None, stored[4]]
     assert answers.find(large.key, bob) is large
 
 
@@ -200,15 +200,15 @@ async def test_no_more_than_three_run_at_once(role_url: Callable[[str], str]) ->
     url = role_url("console")
     count = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%FETCH%' AND state = 'active'"
     with contextlib.closing(VisitorQueries(url)) as queries:
-        asked = [
+        running = [
             queries.run(f"SELECT pg_sleep(0.2), ({count})", visitor) for visitor in visitors(7)
         ]
-        answers = await asyncio.gather(*asked)
-    assert max(int(kept.answer.rows[0][1] or 0) for kept in answers) <= 3
+        answers = await asyncio.gather(*running)
+    assert max(int(each.answer.rows[0][1] or 0) for each in answers) <= 3
 
 
 class Bench:
-    """Queries that run until they are let go, and the order in which they began."""
+    """Queries that run until the test releases them, and the order in which they began."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.began: list[str] = []
@@ -286,7 +286,7 @@ async def test_the_queue_has_an_end(
         await until(lambda: len(bench.began) == 3)
         with pytest.raises(QueryFaultError, match=r"30 queries are waiting already\. Try again"):
             await queries.run("last", last)
-        for task in tasks[3:]:  # those that wait leave when their pages are closed
+        for task in tasks[3:]:  # waiting queries leave when their pages are closed
             task.cancel()
         await asyncio.gather(*tasks[3:], return_exceptions=True)
         bench.let_go("last", "0", "1", "2")
@@ -307,16 +307,16 @@ async def test_a_cancelled_query_ends_in_postgres(
 
     [ann] = visitors(1)
     with contextlib.closing(VisitorQueries(url)) as queries:
-        # It would go on by itself for longer than this test may wait.
+        # It would run longer than this test may take.
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr(sql_queries, "MOST_SECONDS", 1000)
-            asked = asyncio.create_task(queries.run("SELECT pg_sleep(900)", ann))
+            running = asyncio.create_task(queries.run("SELECT pg_sleep(900)", ann))
             await until(lambda: count(sleeping) == 1)
-        asked.cancel()
+        running.cancel()
         with pytest.raises(asyncio.CancelledError):
-            await asked
+            await running
         await until(lambda: count(sleeping) == 0)
-        assert (await queries.run("SELECT 1", ann)).answer.rows == [["1"]]  # its turn is free again
+        assert (await queries.run("SELECT 1", ann)).answer.rows == [["1"]]  # the next query can run
 
 
 def test_a_saved_query_is_of_the_run_whatever_its_name(role_url: Callable[[str], str]) -> None:

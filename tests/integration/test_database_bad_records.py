@@ -1,4 +1,4 @@
-"""Records that contradict themselves: none is accepted, none harms another, none stops a reader."""
+"""Records that contradict themselves: none is accepted, harms another one, or stops a reader."""
 
 import json
 import re
@@ -36,7 +36,7 @@ def literal(values: list[object]) -> str:
 
 
 def damaged_columns(record: Json) -> Iterator[tuple[str, Json]]:
-    """Every column broken in every way that its type knows."""
+    """Yield records in which one column is broken, in every way that its type allows."""
     for name, dtype in DTYPES.items():
         whole = record[name] or record["visit_counts"]
         values = whole[1:-1].replace(" ", "").split(",")
@@ -148,7 +148,7 @@ def bad_saves() -> Iterator[tuple[str, Any]]:
 
 
 def named(delivery: Any, number: int) -> Any:
-    """The same with a uid of its own, where it has a proper one."""
+    """Return the delivery with a uid of its own if it has a valid one."""
     record = delivery.get("record") if isinstance(delivery, dict) else None
     if not isinstance(record, dict) or record.get("game_uid") not in (
         str(FINISHED.game_uid),
@@ -171,7 +171,8 @@ def test_no_bad_game_is_stored_and_no_good_one_refused(database: Database) -> No
             answers = database._submit(
                 "test", "w", json.dumps([*good, named(delivery, number + 1)])
             )
-        except RecordRejectedError:  # as a whole: the worker sends them one by one then
+        # the whole delivery is rejected; the worker then sends its records one by one
+        except RecordRejectedError:
             answers = [*database._submit("test", "w", json.dumps(good)), ("rejected", way)]
         except Exception as error:
             crashed.append((way, repr(error)))
@@ -271,7 +272,7 @@ BAD_ROWS = {
 def test_one_unreadable_game_costs_a_page_itself_alone(
     database: Database, way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However its rows came to be so: the others are read, and it is named."""
+    """Whatever the cause of the bad rows, the other games are read and the bad game is named."""
     records = [random_record(seed) for seed in range(32)]
     database.submit_games("test", "w", [Submission(record) for record in records])
     bad = records[3].game_uid
@@ -287,7 +288,7 @@ def test_one_unreadable_game_costs_a_page_itself_alone(
         window_games, "_games", lambda *given: (reads.append(given), rows_read(*given))[1]
     )
     page = database.read_games("test", 0, 100)
-    assert len(reads) <= 2 + 2 * 5  # half by half
+    assert len(reads) <= 2 + 2 * 5  # the reader halves the page
     assert [uid for uid, _ in page.unreadable] == [bad]
     order = [(game.tx, game.game_uid) for game in page.games]
     assert order == sorted(order)
@@ -392,7 +393,7 @@ def test_the_corpus_has_every_column() -> None:
 
 
 def long_record(record: Json, plies: int, entries: int) -> Json:
-    """The record with so many plies, each of whose searches has so many entries."""
+    """Return the record with this many plies and this many entries in each search."""
     columns = {
         name: literal([0] * (plies if name in PLY_COLUMNS else plies * entries)) for name in DTYPES
     }
@@ -437,7 +438,7 @@ def test_an_unfinished_game_has_no_room_for_anything_else(database: Database) ->
 
 
 def test_a_transaction_stores_one_delivery_of_self_play(database: Database) -> None:
-    """The trainer reads a transaction as a whole: a worker must not make it larger than memory."""
+    """The trainer reads whole transactions, so a worker must not make one larger than memory."""
     deliveries = [encode_submissions([Submission(random_record(seed))]) for seed in range(2)]
     submit = "SELECT count(*) FROM submit_games('test', 'w', $games${}$games$)"
     both = f"SELECT ({submit.format(deliveries[0])}), ({submit.format(deliveries[1])})"

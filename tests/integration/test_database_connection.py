@@ -1,4 +1,4 @@
-"""A Postgres that is away, frozen, or not ours: one line that says so, and no secret in it."""
+"""A Postgres that is down, frozen or foreign: the error is one line and contains no secret."""
 
 import contextlib
 import os
@@ -84,7 +84,7 @@ def test_a_wrong_password_is_not_repeated(database_url: str) -> None:
 
 @contextlib.contextmanager
 def pooler(url: str, refusal: str = "") -> Iterator[str]:
-    """A front of Postgres that refuses options, or drops them as some poolers are told to."""
+    """A proxy for Postgres that refuses startup options, or drops them as some poolers do."""
     host, port = url.split("@")[1].split("/")[0].split(":")
 
     def serve(client: socket.socket) -> None:
@@ -146,7 +146,7 @@ def test_a_login_that_is_refused_is_waited_for_and_then_the_end(
 
 
 def test_a_login_that_worked_is_waited_for(postgres: EmbeddedPostgres, database_url: str) -> None:
-    """A password is changed in Postgres a moment before, or after, it is changed in the file."""
+    """A password changes in Postgres shortly before or after it changes in the file."""
     name = urlsplit(database_url).path.removeprefix("/")
     with Database(postgres.url("console", name)) as database:
         database._rows("SELECT 1")
@@ -220,11 +220,11 @@ def test_a_frozen_server_holds_nobody(database_url: str, monkeypatch: pytest.Mon
     with Database(database_url) as database:
         with database._transaction() as opened:
             pid = opened.execute(text("SELECT pg_backend_pid()")).scalar_one()
-        os.kill(pid, signal.SIGSTOP)  # its kernel still answers, so TCP sees nothing wrong
+        os.kill(pid, signal.SIGSTOP)  # its kernel still answers, so TCP detects no failure
         try:
             with pytest.raises(StoreUnavailableError):
                 database.promotions("test")
-            # Over a new connection; a machine that stalls may take longer than the watchdog waits.
+            # A new connection is used; a slow machine may need longer than the watchdog's timeout.
             assert _patiently(lambda: database.promotions("test")) == []
         finally:
             os.kill(pid, signal.SIGCONT)
@@ -259,7 +259,7 @@ def _patiently(ask: Callable[[], T]) -> T:
 
 @pytest.mark.slow
 def test_more_callers_than_a_server_has_room_for(database_url: str) -> None:
-    # Two hundred at once against sixty places: some are told to come again, and all get through.
+    # Two hundred callers want sixty connections: some must retry, and all succeed.
     done = []
 
     def ask() -> None:

@@ -1,4 +1,4 @@
-"""What one role may store: bounds on epochs, versions, leases, names and unfinished games."""
+"""Limits on what one role may store: epochs, versions, leases, names and unfinished games."""
 
 import dataclasses
 import json
@@ -45,7 +45,7 @@ def test_a_model_version_leaves_room_for_those_who_follow(database: Database) ->
 
 
 def test_a_game_names_no_model_far_above_the_newest(database: Database) -> None:
-    """A worker may be ahead of a database that was restored, but not by thousands of models."""
+    """A worker may be ahead of a restored database, but not by thousands of models."""
     epoch = database.acquire_fence("test", "trainer")
     insert_model(database, 5, epoch)
     database.submit_game("test", "w", Submission(random_record(1, model_version=1005)))
@@ -73,7 +73,7 @@ def test_a_lease_lasts_a_day_at_most(database: Database) -> None:
 
 
 def test_a_workers_name_has_at_most_200_characters(database: Database) -> None:
-    """A worker with a longer name can do all that others can."""
+    """A worker with a longer name can do everything that other workers can."""
     long, cut = "n" * 100_000, "n" * 200
     games = [random_record(seed) for seed in (1, 2)]
     assert database.submit_games("test", long, [Submission(games[0])]) == ["stored"]
@@ -132,8 +132,8 @@ def test_a_call_adopts_few_games_and_few_megabytes(database: Database) -> None:
 def test_a_run_has_a_bounded_number_of_unfinished_games(
     database: Database, database_url: str
 ) -> None:
-    kept = random_record(1, plies=3)
-    assert database.save_unfinished("test", "w", [(kept, 0)], 60) == ["saved"]
+    saved = random_record(1, plies=3)
+    assert database.save_unfinished("test", "w", [(saved, 0)], 60) == ["saved"]
     with psycopg2.connect(database_url) as connection, connection.cursor() as cursor:
         cursor.execute(
             "INSERT INTO unfinished_games (game_uid, run, epoch, ply, record, worker, lease_until) "
@@ -146,7 +146,7 @@ def test_a_run_has_a_bounded_number_of_unfinished_games(
     database.submit_game("test", "w", Submission(finished))
     over = changed(finished, action=finished.columns.action)
     games = [
-        (kept, 0),
+        (saved, 0),
         (random_record(3, plies=3), 0),
         (dataclasses.replace(random_record(2, plies=3), game_uid=over.game_uid), 0),
     ]

@@ -1,4 +1,4 @@
-"""Migrations: safe to repeat, safe beside each other, and honest about what they cannot do."""
+"""Migrations: safe to repeat, safe to run concurrently, and clear about what they cannot do."""
 
 import re
 import subprocess
@@ -61,7 +61,7 @@ def test_tables_of_the_first_revision_get_what_they_lack(database_url: str) -> N
         database.submit_game("test", "w", Submission(random_record(1)))
     run(
         database_url,
-        "ALTER TABLE train_metrics DROP COLUMN soft_policy_loss CASCADE",  # and of the view
+        "ALTER TABLE train_metrics DROP COLUMN soft_policy_loss CASCADE",  # drops the view as well
         "ALTER TABLE games DROP COLUMN opening_plies CASCADE",
         *NO_MATCH_SIMULATIONS_BEFORE_1014,
         *NO_RESTARTS_BEFORE_1013,
@@ -76,7 +76,7 @@ def test_tables_of_the_first_revision_get_what_they_lack(database_url: str) -> N
         "ALTER TABLE position_needs DROP COLUMN limit_since CASCADE",
         "ALTER TABLE position_needs DROP COLUMN limit_warning CASCADE",
         "ALTER TABLE position_needs DROP COLUMN limit_warned_at CASCADE",
-        "DROP TABLE trainer_progress CASCADE",  # and the function that reads it
+        "DROP TABLE trainer_progress CASCADE",  # drops the function that reads it as well
         "UPDATE alembic_version SET version_num = '1000'",
         "UPDATE definitions SET digest = 'other'",
     )
@@ -89,14 +89,14 @@ def test_tables_of_the_first_revision_get_what_they_lack(database_url: str) -> N
     told_plies = "SELECT opening_plies FROM games ORDER BY ingested_at"
     assert run(database_url, told_plies) == [(None,), (0,)]
     assert run(database_url, "SELECT DISTINCT start FROM games") == [("",)]
-    told = "SELECT step, train_policy_loss, soft_policy_loss FROM training_curve ORDER BY step"
-    assert run(database_url, told) == [(100, 1.5, None), (200, 1.5, 1.25)]
+    query = "SELECT step, train_policy_loss, soft_policy_loss FROM training_curve ORDER BY step"
+    assert run(database_url, query) == [(100, 1.5, None), (200, 1.5, 1.25)]
 
 
 def test_a_running_trainer_of_1_0_still_notes_unreadable_games(
     database: Database, role_url: Callable[[str], str]
 ) -> None:
-    """It uses the name that their table had."""
+    """Version 1.0 uses the table's former name."""
     insert = "INSERT INTO rejected_games (run, game_uid, reason) VALUES ('test', '{}', 'r')"
     uid = random_record(1).game_uid
     with closing(psycopg2.connect(role_url("trainer"))) as trainer, trainer.cursor() as cursor:
@@ -141,7 +141,7 @@ def test_a_database_without_our_tables_says_so(database_url: str) -> None:
 
 @pytest.fixture
 def empty_database(postgres: EmbeddedPostgres) -> Iterator[str]:
-    """The owner's URL of a database without anything."""
+    """Owner's URL of an empty database."""
     admin, name = postgres.url("superuser", "postgres"), "without_anything"
     run(admin, f"CREATE DATABASE {name} OWNER zerofleet")
     yield postgres.url("owner", name)
@@ -184,7 +184,7 @@ def test_a_database_of_0_1_is_refused_with_the_way_to_start_anew(
 def test_a_dump_comes_back_into_a_migrated_database_with_its_rights_and_partitions(
     postgres: EmbeddedPostgres, empty_database: str, database_url: str, tmp_path: Path
 ) -> None:
-    """As docs/how-to/backup.md says."""
+    """The commands are those in docs/how-to/backup.md."""
     programs, dump = find_programs().folder, tmp_path / "dump"
     with Database(database_url) as database:
         database.register_run(run_from_values({"name": "test", "game": {"name": "tic_tac_toe"}}))
@@ -209,7 +209,7 @@ def test_a_dump_comes_back_into_a_migrated_database_with_its_rights_and_partitio
 
 
 def sources(kind: str) -> list[str]:
-    """Each name that our files define, once for each definition."""
+    """Return each name that our files define, once for each definition."""
     pattern = rf"^\s*\"?CREATE\s+(?:OR\s+REPLACE\s+)?{kind}\s+(\w+)"
     folder = SCRIPTS.parent
     paths = sorted([*folder.rglob("*.sql"), *folder.glob("migrations/versions/*.py")])
@@ -253,7 +253,7 @@ def definition(url: str, view: str) -> str:
 
 
 def test_functions_views_and_rights_of_another_version_are_made_again(database_url: str) -> None:
-    """An earlier version had other columns, other arguments, other rights and other names."""
+    """The other version has different columns, arguments, rights and names."""
     before = definition(database_url, "openings")
     run(
         database_url,
@@ -311,7 +311,7 @@ def test_functions_and_views_of_a_newer_version_are_left_alone(database_url: str
         with pytest.raises(StoreUnavailableError, match=r"to zerofleet 99.10.0rc1, and this is"):
             database.wait_ready(0)
         run(database_url, f"UPDATE definitions SET digest = '{schema.expected().digest}'")
-        database.wait_ready(0)  # they are the same
+        database.wait_ready(0)  # the definitions are the same
         migrate(database_url)
 
 
@@ -356,7 +356,7 @@ def test_roles_get_the_passwords_of_files(bare_server: EmbeddedPostgres, tmp_pat
             with Database(url) as database:
                 database.wait_ready(1)
                 (passwords / role).write_text("canary-wrong")
-                assert database.promotions("test") == []  # over the connection that is open
+                assert database.promotions("test") == []  # the open connection still works
                 with Database(url) as another, pytest.raises(StoreUnavailableError) as caught:
                     another.promotions("test")
                 assert "password authentication failed" in str(caught.value)
@@ -374,7 +374,7 @@ def test_roles_get_the_passwords_of_files(bare_server: EmbeddedPostgres, tmp_pat
 
 @pytest.fixture
 def bare_server(store_folder: Path, request: pytest.FixtureRequest) -> Iterator[EmbeddedPostgres]:
-    """A server whose roles are not made yet."""
+    """A server whose roles do not exist yet."""
     with EmbeddedPostgres(store_folder / request.node.name, {"fsync": "off"}) as server:
         drop = [sql.SQL("DROP ROLE {}").format(sql.Identifier(role)) for role in ROLES]
         run(server.url("superuser", "postgres"), *drop)
@@ -408,4 +408,4 @@ def test_an_owner_who_may_not_make_roles(bare_server: EmbeddedPostgres) -> None:
     with pytest.raises(ConfigError, match="permission denied to create role"):
         migrate(bare_server.url())
     with Database(bare_server.url()) as database, pytest.raises(StoreUnavailableError):
-        database.wait_ready(0)  # nothing of it was done
+        database.wait_ready(0)  # nothing was done

@@ -1,4 +1,4 @@
-"""Partitions are made beside submissions and the trainer's window, and stop neither."""
+"""Partitions are made during submissions and the trainer's reads, and block neither."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -40,7 +40,7 @@ def partition(began_at: datetime) -> str:
 
 @pytest.fixture
 def maker(database_url: str) -> Iterator[Any]:
-    """A session whose transaction makes partitions when it is told to."""
+    """A session in whose transaction a test makes partitions."""
     with closing(psycopg2.connect(database_url)) as session:
         yield session
 
@@ -48,7 +48,7 @@ def maker(database_url: str) -> Iterator[Any]:
 def beside(
     database: Database, maker: Any, begun: Callable[[], object], waits_for: str
 ) -> "Future[Any]":
-    """Return the result of a call that waits for the maker's transaction to be committed."""
+    """Return the result of a call that waits until the maker's transaction is committed."""
     with ThreadPoolExecutor(1) as pool:
         future: Future[Any] = pool.submit(begun)
         waiting = f"SELECT FROM pg_locks WHERE NOT granted AND {waits_for}"
@@ -62,7 +62,7 @@ def beside(
 def test_rows_on_their_way_to_the_default_partition_are_delivered_again(
     database: Database, database_url: str, maker: Any
 ) -> None:
-    ahead = new_record(NOW + 5 * DAY)  # of a worker whose clock is ahead
+    ahead = new_record(NOW + 5 * DAY)  # from a worker whose clock is ahead
     with Database(database_url) as worker, maker.cursor() as cursor:
         cursor.execute(MAKE)
         future = beside(
@@ -114,7 +114,8 @@ def test_the_window_finds_a_game_whose_searches_are_moved_meanwhile(
     with TrainerDatabase(role_url("trainer")) as trainer, maker.cursor() as cursor:
         cursor.execute(MAKE)
         future = beside(database, maker, lambda: trainer.read_games("test", 0, 10), "true")
-        # The maker has a number, so the page may end before the game: then it comes with the next.
+        # The maker has a transaction number, so the page may end before the game. The next page has
+        # it then.
         first = future.result()
         then = trainer.read_games("test", first.next_tx, 10)
     assert [game.game_uid for game in first.games + then.games] == [ahead.game_uid]
@@ -126,12 +127,12 @@ def test_while_the_window_is_read_no_rows_move_and_games_come_in(
 ) -> None:
     drop_partitions(database)
     with closing(psycopg2.connect(database_url)) as reader, reader.cursor() as cursor:
-        cursor.execute("LOCK TABLE positions_default IN ACCESS SHARE MODE")  # as read_games
+        cursor.execute("LOCK TABLE positions_default IN ACCESS SHARE MODE")  # as read_games does
         game = new_record(datetime.now(UTC))
         assert submit(database, game) == "stored"
         assert where(database, game) == ["positions_default"]
         assert database.make_partitions(24, DAY) == 0
-        reader.rollback()  # a connection that is closed may end a moment later
+        reader.rollback()  # the server may close a connection a moment later
     assert database.make_partitions(24, DAY) > 0
     assert where(database, game) not in ([], ["positions_default"])
 
@@ -139,7 +140,7 @@ def test_while_the_window_is_read_no_rows_move_and_games_come_in(
 def test_a_console_that_holds_all_that_it_may_stops_neither_games_nor_window(
     database: Database, role_url: Callable[[str], str]
 ) -> None:
-    # Advisory locks are anybody's, in a read-only transaction too.
+    # Any session may take advisory locks, even in a read-only transaction.
     ours = "pronamespace = 'public'::regnamespace"
     assert ask(database, f"SELECT FROM pg_proc WHERE {ours} AND prosrc ~ 'pg_.*advisory'") == []
     drop_partitions(database)
@@ -196,7 +197,7 @@ def test_submissions_try_to_make_a_partition_once_a_minute(
         [tried] = ask(database, "SELECT at FROM partition_tries")
         submit(database, new_record(datetime.now(UTC)))
         assert ask(database, "SELECT at FROM partition_tries") == [tried]
-        reader.rollback()  # a connection that is closed may end a moment later
+        reader.rollback()  # the server may close a connection a moment later
     assert ask(database, "SELECT partition FROM position_partitions") == []
     ask(database, "UPDATE partition_tries SET at = at - interval '1 minute'")
     submit(database, new_record(datetime.now(UTC)))
@@ -219,7 +220,7 @@ def test_old_games_outside_partitions_go_in_the_order_in_which_they_began(
     for record in records:
         submit(database, record)
     ask(database, "UPDATE games SET ingested_at = now() - interval '30 days'")
-    assert database.delete_old_positions(1) == 0  # nobody has said what is needed
+    assert database.delete_old_positions(1) == 0  # no trainer has stated its needs
     ask(database, f"INSERT INTO position_needs VALUES ('test', 'infinity', {epoch})")
     assert database.delete_old_positions(1) == 1
     assert [bool(where(database, record)) for record in records] == [True, False, True]
@@ -233,7 +234,7 @@ def test_the_partition_of_a_game_that_was_adopted_late_stays_while_the_window_ne
     adopted = new_record(NOW - 5 * DAY)
     for ago in (6, 5):
         make_day(database, f"ago_{ago}", ago)
-    long_ago = new_record(NOW - 900 * DAY)  # of another clock; it is in positions_default
+    long_ago = new_record(NOW - 900 * DAY)  # from a wrong clock; it is in positions_default
     for record in (adopted, long_ago):
         submit(database, record)
     database.state_needs(
@@ -273,4 +274,4 @@ def test_without_a_trainer_partitions_are_made_as_long_as_a_run_of_the_database_
 
 
 def test_a_machines_clock_is_compared_with_that_of_postgres(database: Database) -> None:
-    assert abs(database.clock_ahead()) < timedelta(minutes=1)  # it is the same one here
+    assert abs(database.clock_ahead()) < timedelta(minutes=1)  # both clocks are the same here

@@ -1,4 +1,4 @@
-"""Ratings as rows, and the results that they follow from: the games of matches of all kinds."""
+"""Ratings as rows, and the match results of all kinds that they are computed from."""
 
 from collections.abc import Callable
 from uuid import UUID
@@ -85,13 +85,15 @@ def test_matches_rate_too_and_a_game_again_does_not(database: Database, epoch: i
     store(database, epoch, "2", "1", *gate, kind="gate")
     in_pool = [
         MatchGame(0, 0, again(FIRST_WINS, 1)),  # as in the gate's match
-        MatchGame(1, 0, again(DRAWN, 2)),  # model 1 moved first in the gate's
+        MatchGame(1, 0, again(DRAWN, 2)),  # in the gate's match, model 1 moved first
     ]
     store(database, epoch, "2", "1", *in_pool)
-    for opponent, uid in (("search", 3), ("random", 5)):  # chance alone makes games the same
+    # equal games against a random opponent are a coincidence
+    for opponent, uid in (("search", 3), ("random", 5)):
         twice = [MatchGame(i, 0, again(FIRST_WINS, uid + i)) for i in (0, 1)]
         store(database, epoch, "2", opponent, *twice)
-    alike = MatchGame(0, 0, again(FIRST_WINS, 7))  # of one precision: it rates no version
+    # a game of one precision does not rate the version
+    alike = MatchGame(0, 0, again(FIRST_WINS, 7))
     store(database, epoch, "2/int8", "1", alike, kind="trial")
     loss = MatchGame(0, 1, again(FIRST_WINS, 8))  # a trial of two versions counts
     store(database, epoch, "2", "10", loss, kind="trial")

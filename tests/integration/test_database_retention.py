@@ -1,4 +1,4 @@
-"""Old data is deleted, the rest stays, and games go on coming in meanwhile."""
+"""Old data is deleted, the rest stays, and new games can be stored meanwhile."""
 
 import re
 import threading
@@ -27,7 +27,7 @@ def partitions(database: Database) -> list[str]:
 
 
 def make_past(database: Database, days: int) -> None:
-    """Partitions of the days before today."""
+    """Make partitions for the days before today."""
     for ago in range(days, 0, -1):
         make_day(database, f"positions_ago_{ago}", ago)
 
@@ -35,7 +35,7 @@ def make_past(database: Database, days: int) -> None:
 def play(
     database: Database, began_at: datetime, *, run: str = "test", games: int = 2
 ) -> list[GameRecord]:
-    """Games that began, and were stored, at a time."""
+    """Store games that began at a time and were stored then."""
     records = [new_record(began_at) for _ in range(games)]
     answers = database.submit_games(run, "w", [Submission(record) for record in records])
     assert answers == ["stored"] * games
@@ -45,7 +45,7 @@ def play(
 
 
 def where(database: Database, record: GameRecord) -> str | None:
-    """The partition that has a game's searches; None where they are forgotten."""
+    """Return the partition that has a game's searches; None if they were deleted."""
     rows = ask(
         database,
         "SELECT DISTINCT tableoid::regclass::text FROM positions "
@@ -109,7 +109,7 @@ def test_partitions_are_made_ahead_each_once(database: Database) -> None:
 
 
 def test_what_came_before_its_partition_moves_into_it(database: Database) -> None:
-    """A worker whose clock is ahead: its game is in the default partition until then."""
+    """A worker's clock is ahead: its game is in the default partition until its own one exists."""
     [early] = play(database, NOW + 5 * DAY, games=1)
     assert where(database, early) == "positions_default"
     database.make_partitions(24, 7 * DAY)
@@ -124,10 +124,10 @@ def test_a_reader_of_the_default_partition_hinders_no_submission(
         cursor.execute("SELECT count(*) FROM positions_default")
         [game] = play(database, datetime.now(UTC), games=1)
         assert where(database, game) == "positions_default"
-        reader.rollback()  # a connection that is closed may end a moment later
+        reader.rollback()  # the server may close a connection a moment later
     ask(database, "UPDATE partition_tries SET at = at - interval '1 minute'")
     play(database, datetime.now(UTC), games=1)
-    assert where(database, game) not in (None, "positions_default")  # it has moved
+    assert where(database, game) not in (None, "positions_default")  # the game has moved
 
 
 def test_old_searches_go_and_everything_else_stays(database: Database, epoch: int) -> None:
@@ -147,7 +147,7 @@ def test_old_searches_go_and_everything_else_stays(database: Database, epoch: in
     games = ask(database, "SELECT game_uid::text, length, moves <> '' FROM games")
     assert len(games) == 5
     assert (str(oldest.game_uid), oldest.length, True) in games
-    # A trainer that starts anew reads on where searches are kept.
+    # A restarted trainer resumes at the oldest searches that are kept.
     read = database.read_games("test", 0, 10)
     assert {game.game_uid for game in read.games} == {record.game_uid for record in window}
     lengths = {game.game_uid: len(game.action) for game in read.games}
@@ -199,7 +199,7 @@ def test_of_two_runs_in_one_database_both_must_be_done_with_a_partition(
     assert database.drop_partition() is not None  # the other run has no games
     assert where(database, old) is None
     [theirs, _] = play(database, NOW - 3 * DAY, run="two")
-    assert database.drop_partition() is None  # it has not said yet what it needs
+    assert database.drop_partition() is None  # its trainer has not stated its needs
     second = database.acquire_fence("two", "trainer")
     state(database, second, run="two")
     assert database.drop_partition() is None
@@ -212,12 +212,12 @@ def test_of_two_runs_in_one_database_both_must_be_done_with_a_partition(
 def test_an_abandoned_run_holds_no_searches_once_its_owner_says_so(
     database: Database, epoch: int
 ) -> None:
-    """The way out that docs/how-to/backup.md gives."""
+    """The command is from docs/how-to/backup.md."""
     make_past(database, 4)
     play(database, NOW - 4 * DAY)
     state(database, epoch, games=10)
     assert database.drop_partition() is None
-    database.acquire_fence("test", "trainer")  # a trainer that left before it stated its needs
+    database.acquire_fence("test", "trainer")  # a trainer that stopped before it stated its needs
     [statement] = re.findall(r"`(UPDATE position_needs .*?)`", BACKUP_PAGE.read_text())
     ask(database, statement.replace("NAME", "test"))
     assert database.drop_partition() is not None
@@ -244,8 +244,9 @@ def test_a_reader_is_not_waited_for(database: Database, epoch: int, database_url
             assert (drop.partition, drop.is_done) == ("positions_ago_4", False)
             assert "another session is reading" in drop.outcome
             play(database, NOW)
-            reader.rollback()  # a connection that is closed may end a moment later
-        ask(database, "ALTER FUNCTION drop_partition SET lock_timeout = '1h'")  # for parts: none
+            reader.rollback()  # the server may close a connection a moment later
+        # it waits for no lock on a partition
+        ask(database, "ALTER FUNCTION drop_partition SET lock_timeout = '1h'")
     assert (drop := database.drop_partition())
     assert drop.is_done
 
@@ -297,7 +298,7 @@ def test_games_come_in_while_partitions_go(
 
 @pytest.fixture
 def kept_models(database: Database, epoch: int) -> Callable[..., list[int]]:
-    """Gives up some of ten models, of which the sixth was promoted; which are kept."""
+    """Return a function that gives up some of ten models; the sixth was promoted."""
     for version in range(1, 11):
         database.insert_model("test", version, f"{version:064x}", 0, {}, "m", epoch)
     evaluator = database.acquire_fence("test", "evaluator")
@@ -315,7 +316,7 @@ def test_files_of_promoted_newest_and_every_kth_models_are_kept(
 ) -> None:
     assert kept_models(newest=2, every=4) == [4, 6, 8, 9, 10]
     assert kept_models(newest=2, every=0) == [6, 9, 10]
-    assert database.removable_files("test") == []  # within the grace
+    assert database.removable_files("test") == []  # within the grace period
     removed = "SELECT version FROM models WHERE removed_at IS NOT NULL ORDER BY version"
     assert ask(database, removed) == [(version,) for version in (1, 2, 3, 4, 5, 7, 8)]
 
@@ -325,7 +326,7 @@ def test_files_go_when_the_grace_is_over_but_those_of_another_model_stay(
 ) -> None:
     database.register_run(run_from_values({"name": "two", "game": {"name": "tic_tac_toe"}}))
     second = database.acquire_fence("two", "trainer")
-    database.insert_model("two", 1, f"{3:064x}", 0, {}, "m", second)  # the same bytes
+    database.insert_model("two", 1, f"{3:064x}", 0, {}, "m", second)  # the same file
     assert kept_models(newest=6, every=0, grace=timedelta(0)) == [5, 6, 7, 8, 9, 10]
     removable = {model.version: list(model.sha256s) for model in database.removable_files("test")}
     assert removable == {1: [f"{1:064x}"], 2: [f"{2:064x}"], 3: [], 4: [f"{4:064x}"]}

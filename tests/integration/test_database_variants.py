@@ -1,4 +1,4 @@
-"""Variants of models as rows: written with their model, never changed."""
+"""Variants of models as rows, which are stored with their model and never change."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -52,7 +52,7 @@ def test_the_summary_has_the_refused_ones_of_the_best_model(
     database: Database, trainer: int
 ) -> None:
     del trainer
-    assert database.summary("test").refused_variants is None  # there is no best one as yet
+    assert database.summary("test").refused_variants is None  # there is no best model yet
     evaluator = database.acquire_fence("test", "evaluator")
     database.promote("test", 1, None, "e", 0, epoch=evaluator)
     assert database.summary("test").refused_variants == f"fp16: {FP16.reason}"
@@ -68,9 +68,9 @@ def test_a_repeated_publication_writes_nothing_more(database: Database, trainer:
 
 
 def test_model_and_variants_are_one_transaction(database: Database, trainer: int) -> None:
-    """A variant that the tables refuse takes the model's row with it."""
+    """If the tables refuse a variant, the model's row is not stored either."""
     nameless = replace(INT8, sha256=None)
-    taken = replace(INT8, precision="fp16")  # the file of another model
+    taken = replace(INT8, precision="fp16")  # another model's file
     for variants in ([nameless], [FP16, taken], [named(INT8, 9), named(INT8, 10)]):
         with pytest.raises(StaleEpochError, match="cannot be published"):
             database.insert_model("test", 3, f"{3:064x}", 30, {}, "m", trainer, variants)

@@ -1,4 +1,4 @@
-"""Each view's answer on games small enough to reckon by hand."""
+"""Results of each view, for games small enough to compute by hand."""
 
 import re
 from collections.abc import Callable
@@ -32,7 +32,7 @@ def game(
     model: int = 1,
     weight: int = 10,
 ) -> GameRecord:
-    """A record whose search tables hold the played action and one more."""
+    """Return a record whose search tables hold the played action and one more."""
     template = random_record(number)
     plies = len(actions)
     others = [(action + 1) % 9 for action in actions]
@@ -68,7 +68,7 @@ GAMES = [
 def stored(database: Database) -> Database:
     database.submit_games("test", "w", [Submission(record) for record in GAMES[:3]])
     database.submit_games("test", "v", [Submission(GAMES[3])])
-    # A match's game is no self-play, and another run's games are another's.
+    # Match games do not count as self-play, and games of another run do not count at all.
     elsewhere = changed(GAMES[0], game_uid=UUID(int=9))
     database.submit_games("test", "e", [Submission(elsewhere, kind="match")])
     return database
@@ -86,7 +86,8 @@ def test_games_per_hour(stored: Database) -> None:
     rows = ask(
         stored, "SELECT run, sum(games), sum(plies), max(workers) FROM games_per_hour GROUP BY run"
     )
-    assert rows in ([("test", 4, 25, 2)], [("test", 4, 25, 1)])  # the hour may have struck between
+    # a new hour may have begun in between
+    assert rows in ([("test", 4, 25, 2)], [("test", 4, 25, 1)])
     # One game in an hour has no rate; two have.
     with stored._transaction() as connection:
         connection.execute(
@@ -116,10 +117,11 @@ def test_openings(stored: Database) -> None:
 
 def test_value_calibration(stored: Database) -> None:
     bins = {row[1]: row[2:] for row in ask(stored, "SELECT * FROM value_calibration ORDER BY bin")}
-    # From -1.0 to -0.9: plies 3 of game 1, 2 and 4 of game 3, 1 of game 4; all but the draw lost.
+    # From -1.0 to -0.9: ply 3 of game 1, plies 2 and 4 of game 3, ply 1 of game 4. All but the draw
+    # were lost.
     assert bins[1] == (-1.0, -0.9, 4, pytest.approx(-0.96), -0.75)
     assert bins[20] == (0.9, 1.0, 3, 1.0, 1.0)
-    # 0.5 twice: the first player of games 1 and 2, who won.
+    # Two values are 0.5: the first players' in games 1 and 2, who won.
     assert bins[16] == (0.5, 0.6, 2, 0.5, 1.0)
     assert sum(row[2] for row in bins.values()) == 25
     assert set(bins) <= set(range(1, 21))
@@ -136,8 +138,8 @@ def test_resign_audit(stored: Database) -> None:
         "ORDER BY threshold",
     )
     assert [(round(row[0], 2), *row[1:5]) for row in rows] == [
-        (-0.99, 4, 0, 0, None),  # game 3 is not below, but there
-        (-0.95, 4, 3, 1, 33.33),  # games 1 and 3 rightly, the draw wrongly
+        (-0.99, 4, 0, 0, None),  # game 3 has exactly this value, not a lower one
+        (-0.95, 4, 3, 1, 33.33),  # correct for games 1 and 3, wrong for the draw
         (-0.9, 4, 3, 1, 33.33),
         (-0.85, 4, 4, 1, 25.0),  # game 2 as well
         (-0.8, 4, 4, 1, 25.0),
@@ -145,7 +147,8 @@ def test_resign_audit(stored: Database) -> None:
         (-0.6, 4, 4, 1, 25.0),
         (-0.5, 4, 4, 1, 25.0),
     ]
-    assert {row[5:] for row in rows} == {(0, 0, 0, None)}  # no game was played on
+    # no game has plays_on
+    assert {row[5:] for row in rows} == {(0, 0, 0, None)}
 
 
 def test_resign_audit_of_games_played_on(stored: Database) -> None:
@@ -166,16 +169,16 @@ def test_resign_audit_of_games_played_on(stored: Database) -> None:
 
 def test_resign_check(stored: Database) -> None:
     stored.submit_games("test", "w", [Submission(record) for record in resignable()])
-    # Below -0.9, which they began with, is only the draw's player.
+    # Below their threshold of -0.9 there is only the player of the draw.
     assert ask(stored, "SELECT * FROM resign_check") == [("test", 1, 3, 1, 2, 1, 1, 100.0)]
 
 
 def resignable() -> list[GameRecord]:
-    """Games that began with a threshold: one given up, two played on."""
+    """Return games with a threshold: one was resigned, two were played to the end."""
     given_up = changed(
         game(11, FIRST_WINS[:4], -1, [0.0, 0.0, 0.0, 0.0]), reason="resign", resign_threshold=-0.9
     )
-    right = game(12, FIRST_WINS, 1, [-1.0, -0.5, 0.5, -0.86, 1.0])  # nobody resigns at once
+    right = game(12, FIRST_WINS, 1, [-1.0, -0.5, 0.5, -0.86, 1.0])  # at ply 0 nobody resigns
     wrong = game(13, DRAW, 0, [0.0, -0.97, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0])
     return [
         given_up,
@@ -195,7 +198,8 @@ def test_a_better_child_keeps_its_player_from_resigning(stored: Database) -> Non
 
 def test_resign_history(database: Database) -> None:
     ask_for = {"min_games": 1, "window_games": 10, "highest": -0.01}
-    for share in (0.05, 0.05, 0.1):  # the second writes nothing, the third no new threshold
+    # the second call stores nothing, the third one no new threshold
+    for share in (0.05, 0.05, 0.1):
         database.compute_v_resign("test", false_positive_share=share, **ask_for)
     database._run(
         "INSERT INTO resign_thresholds (run, threshold, games, would_resign, wrong, "
@@ -249,7 +253,7 @@ def test_game_moves(stored: Database) -> None:
 
 
 def test_players_have_the_names_of_their_game(database: Database) -> None:
-    """The same ones as in Python."""
+    """The names are the same as in Python."""
     names = [
         *game_names(),
         *("go(size=9)", "chess(chess960=true)", "mnk(m=4,n=4,k=3)"),
@@ -260,7 +264,7 @@ def test_players_have_the_names_of_their_game(database: Database) -> None:
             insert = "INSERT INTO runs (name, game, config) VALUES (:name, :name, '{}')"
             connection.execute(text(insert), {"name": name})
     rows = ask(database, "SELECT game, first_player, second_player FROM player_names")
-    assert len(rows) == len(names) + 1  # the run of the fixture
+    assert len(rows) == len(names) + 1  # the fixture's run
     for game, *shown in rows:
         known = player_names(game)
         assert tuple(shown) == (("first", "second") if known == UNNAMED_PLAYERS else known)
@@ -286,13 +290,13 @@ def test_promotion_history(database: Database) -> None:
         database.insert_model("test", version, f"{version:064x}", 100 * version, {}, "m", trainer)
     epoch = database.acquire_fence("test", "evaluator")
     database.promote("test", 1, None, "e", 0, epoch=epoch)
-    asked = {"games": 4, "num_simulations": 50, "seed": 1, "epoch": epoch}
-    match = database.open_match("test", "gate", "2", "1", **asked, rule=GateRule(0.55))
+    settings = {"games": 4, "num_simulations": 50, "seed": 1, "epoch": epoch}
+    match = database.open_match("test", "gate", "2", "1", **settings, rule=GateRule(0.55))
     places = [(0, 0), (0, 1), (1, 0), (1, 1)]
     games = [MatchGame(*place, record) for place, record in zip(places, GAMES, strict=True)]
     database.record_match_games("test", "e", match.match_id, games, epoch=epoch)
     database.upsert_ratings("test", [("1", 0.0, 0.0), ("2", 12.3, 40.0)])
-    # A verdict counts no game twice, so its score is not that of all games.
+    # The verdict counts each game once, so its score differs from the mean over all games.
     grounds = Grounds("games", 0.5, None, 2, 2, (0, 0, 1, 0, 0))
     database.decide_match(match.match_id, "promoted", epoch=epoch, grounds=grounds)
     database.promote("test", 2, match.match_id, "e", 1, epoch=epoch)
@@ -302,7 +306,7 @@ def test_promotion_history(database: Database) -> None:
         "SELECT seq, model, step, match_id, against, games, wins, draws, losses, score_percent, "
         "threshold_percent, elo FROM promotion_history ORDER BY seq",
     )
-    # As the candidate sees the games: won, lost, lost, drawn.
+    # From the candidate's side the games are won, lost, lost and drawn.
     assert rows == [
         (1, 1, 100, None, None, None, None, None, None, None, None, 0.0),
         (2, 2, 200, match.match_id, 1, 4, 1, 1, 2, 50.0, 55.0, 12.0),

@@ -1,4 +1,4 @@
-"""Whose open transactions the trainer's window waits for, and how the one in the way is named."""
+"""The trainer's window waits for open transactions, and the error names the one that blocks it."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ def training(run: RunConfig) -> Training:
 
 @contextmanager
 def open_transaction(url: str, *statements: str) -> Iterator[Any]:
-    """A cursor in a transaction that has a number of its own."""
+    """Yield a cursor in a transaction that has a number of its own."""
     with closing(psycopg2.connect(url)) as connection, connection.cursor() as cursor:
         cursor.execute("SET default_transaction_read_only = off")
         connection.commit()
         for statement in statements or ("SELECT pg_current_xact_id()",):
             cursor.execute(statement)
         yield cursor
-        connection.rollback()  # by closing alone the server would learn of it some time later
+        connection.rollback()  # after a mere close the server would notice some time later
 
 
 def submit(database: Database, *seeds: int) -> None:
@@ -58,7 +58,7 @@ def other_database(url: str, name: str) -> str:
 
 @pytest.fixture
 def trainer(database: Database, role_url: Callable[[str], str]) -> Iterator[TrainerDatabase]:
-    """The trainer's own role: it holds no more rights than in a fleet."""
+    """The trainer's own role, with the same rights as in a fleet."""
     with TrainerDatabase(role_url("trainer")) as opened:
         yield opened
 
@@ -83,7 +83,7 @@ def test_status_and_the_trainer_name_what_keeps_the_games(
     assert window.blocker is None
 
 
-# Statements that give a console session's transaction a number, although it may write nothing.
+# Statements that assign a number to a console session's read-only transaction.
 NUMBERED = [
     "SELECT pg_current_xact_id()",
     "SELECT txid_current()",
@@ -117,7 +117,7 @@ WRITING = [
 def test_a_console_session_may_not_write_or_lock(
     database_url: str, role_url: Callable[[str], str], statement: str
 ) -> None:
-    # The tests' databases are copies, which do not inherit what a database's owner has revoked.
+    # The tests' databases are copies, which do not inherit revoked rights of the database.
     with closing(psycopg2.connect(database_url)) as owner, owner, owner.cursor() as cursor:
         cursor.execute(script("rights/roles.sql"))
     with (
@@ -130,7 +130,7 @@ def test_a_console_session_may_not_write_or_lock(
 def test_a_console_session_stores_no_game_whatever_it_was_granted(
     database: Database, database_url: str, role_url: Callable[[str], str]
 ) -> None:
-    """The window does not wait for its transactions, so a game of one could be skipped."""
+    """The window does not wait for such a transaction, so it could skip its game."""
     with closing(psycopg2.connect(database_url)) as owner, owner, owner.cursor() as cursor:
         cursor.execute("GRANT EXECUTE ON FUNCTION submit_games TO zerofleet_console")
         cursor.execute("GRANT INSERT, SELECT ON games TO zerofleet_console")
@@ -164,7 +164,8 @@ def test_the_owners_open_transaction_is_waited_for_and_named(
         pid, role = cursor.fetchone()
         submit(database, 1, 2)
         assert read(trainer) == 0
-        assert trainer.window_blocker(RUN) is None  # no longer than a transaction of ours may take
+        # the transaction is not older than one of ours may be
+        assert trainer.window_blocker(RUN) is None
         database._run("UPDATE games SET ingested_at = ingested_at - interval '40 s'")
         for reader in (trainer, console):
             blocker = reader.window_blocker(RUN)
@@ -186,7 +187,7 @@ def test_no_order_of_commits_skips_a_game(
     role_url: Callable[[str], str],
     seed: int,
 ) -> None:
-    """Writers begin, store and commit in any order, among strangers, while pages are read."""
+    """Writers begin, store and commit in any order, among other sessions, while pages are read."""
     draw = random.Random(seed)
     expected: set[Any] = set()
     found: list[Any] = []

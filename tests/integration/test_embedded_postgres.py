@@ -1,4 +1,4 @@
-"""A Postgres of our own: as root and not, after crashes, and never two on one folder."""
+"""Our own Postgres: as root and as a user, after crashes, and never two on one folder."""
 
 import os
 import shutil
@@ -37,9 +37,9 @@ LIBPQ_ENVIRONMENT = {
     "PGOPTIONS": "-c search_path=nowhere",
     "PG_COLOR": "always",
 }
-"""Variables for another database. All but the last two keep a connection from being made."""
+"""Variables for another database. All but the last two would prevent a connection."""
 NOBODY = 65534
-UNNAMED = 1_000_660_000  # OpenShift gives such numbers
+UNNAMED = 1_000_660_000  # OpenShift assigns such numbers
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root (run the tests as root)")
 
 
@@ -65,13 +65,13 @@ def mode(path: Path) -> int:
 
 
 def runner(cluster: Path) -> Account | None:
-    """Whom to start a process as that may be the cluster's server; None: as us."""
+    """Account that may run the cluster's server; None: the current user."""
     owner = cluster.stat()
     return Account(owner.st_uid, owner.st_gid) if os.geteuid() == 0 else None
 
 
 def others_python() -> str:
-    """A Python that other users may run: ours, or the system's if it is of the same version."""
+    """A Python that other users may run: ours, or the system's if it has the same version."""
     ours = Path(sys.executable)
     system = Path(f"/usr/bin/python{sys.version_info.major}.{sys.version_info.minor}")
     for python in (ours, system):
@@ -95,7 +95,7 @@ def stopped_once(store_folder: Path) -> Path:
 
 @pytest.fixture
 def stopped(stopped_once: Path, folder: Path) -> Path:
-    """The folder of a cluster that ran and was stopped."""
+    """Folder of a cluster that ran and was stopped."""
     subprocess.run(["cp", "-a", stopped_once, folder], check=True)
     return folder
 
@@ -134,7 +134,7 @@ def test_it_resumes_after_a_clean_stop_and_after_a_crash(folder: Path) -> None:
     url = server.start()
     run(url, "CREATE TABLE t AS SELECT generate_series(1, 1000) AS a")
     server.stop()
-    server.stop()  # twice is once
+    server.stop()  # a second stop does nothing
 
     url = server.start()
     assert run(url, "SELECT count(*) FROM t") == [(1000,)]
@@ -143,7 +143,7 @@ def test_it_resumes_after_a_clean_stop_and_after_a_crash(folder: Path) -> None:
     server.process.kill()
     server.process.wait()
     server.process = None
-    server.stop()  # only the folder's lock is left to give back
+    server.stop()  # only the folder's lock is left to release
 
     with EmbeddedPostgres(folder) as server:
         assert run(server.url(), "SELECT count(*) FROM t") == [(2000,)]
@@ -165,7 +165,7 @@ def test_a_server_that_others_started_is_named(stopped: Path) -> None:
         log=stopped / "stranger.log",
         account=runner(cluster),
     )
-    lock = cluster / "postmaster.pid"  # made first, and written then
+    lock = cluster / "postmaster.pid"  # the file is made first and written later
     until(lambda: lock.exists() and str(stranger.pid) in lock.read_text())
     try:
         with pytest.raises(ConfigError, match=rf"process {stranger.pid}\) is already running on"):
@@ -184,7 +184,7 @@ def test_a_cluster_of_a_version_that_is_not_here(stopped: Path) -> None:
 def test_a_server_that_cannot_start_says_why(folder: Path) -> None:
     with pytest.raises(ConfigError, match=r"nonsense.*server\.log"):
         EmbeddedPostgres(folder, {**UNSYNCED, "nonsense": "1"}).start()
-    # The cluster was made, and the next start, without nonsense, uses it.
+    # The cluster exists, and the next start, without the invalid setting, uses it.
     with EmbeddedPostgres(folder, UNSYNCED) as server:
         assert run(server.url(), "SELECT 1") == [(1,)]
 
@@ -220,11 +220,11 @@ def test_the_first_line_of_initdb_has_the_cause(tmp_path: Path) -> None:
     )
     assert log.complaint().startswith("FATAL:  could not resize shared memory segment")
     with (
-        pytest.raises(ConfigError, match="make /dev/shm larger") as told,
+        pytest.raises(ConfigError, match="make /dev/shm larger") as caught,
         full_disk_named(tmp_path),
     ):
         raise ConfigError(log.complaint())
-    assert "make room" not in str(told.value)
+    assert "make room" not in str(caught.value)
 
 
 def test_what_clients_are_told_during_the_start_is_no_cause(tmp_path: Path) -> None:
@@ -264,7 +264,7 @@ def strict_umask() -> Iterator[None]:
 @pytest.fixture
 def private_home() -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="zerofleet-private-") as home:
-        yield Path(home)  # mode 0700, as /root is
+        yield Path(home)  # mode 0700, like /root
 
 
 @as_root
@@ -301,7 +301,7 @@ def test_shared_folders_that_were_left_closed_are_opened(
     shared.chmod(0o750)
     with EmbeddedPostgres(folder, UNSYNCED, shared=shared):
         assert (mode(shared), mode(home)) == (0o755, 0o755)
-        assert (folder / "cluster").resolve().parent == home  # it was not moved
+        assert (folder / "cluster").resolve().parent == home  # the cluster was not moved
 
 
 @as_root
@@ -318,7 +318,7 @@ def test_a_folder_above_the_shared_one_that_is_closed_is_named(private_home: Pat
 def test_private_programs_are_copied_once(
     private_home: Path, store_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # As where the virtual environment is below /root.
+    # The virtual environment may lie below /root.
     installed = find_programs().folder.parent.parent
     shutil.copytree(installed, private_home / "site" / installed.name, symlinks=True)
     libraries = installed.with_name(f"{installed.name}.libs")
@@ -352,7 +352,7 @@ with EmbeddedPostgres(Path(sys.argv[1]), {"fsync": "off"}) as server:
 
 
 def import_path() -> str:
-    """Return our import path with the sources themselves: an editable install has no folder."""
+    """Return our import path with the source folder: an editable install has none."""
     return os.pathsep.join([str(Path(zerofleet.__file__).parents[1]), *sys.path])
 
 
@@ -371,7 +371,7 @@ def test_another_user_runs_it_as_themselves(folder: Path) -> None:
 
     assert answer() == f"{NOBODY} 1 {NOBODY}\n"
     assert answer() == f"{NOBODY} 2 {NOBODY}\n"
-    # Root goes on with it, and does not take it away.
+    # Root uses the cluster and keeps its owner.
     with EmbeddedPostgres(folder / "postgres", UNSYNCED) as server:
         assert run(server.url(), "SELECT count(*) FROM t") == [(2,)]
     assert answer() == f"{NOBODY} 3 {NOBODY}\n"
@@ -433,7 +433,7 @@ time.sleep(600)
 @pytest.mark.slow
 def test_a_killed_parent_leaves_no_orphan(folder: Path) -> None:
     folder.mkdir()
-    for _ in range(2):  # and what it leaves behind starts again
+    for _ in range(2):  # the second round starts with the files of the first one
         parent = subprocess.Popen(
             [sys.executable, "-c", SUPERVISOR, str(folder)], stdout=subprocess.PIPE, text=True
         )
@@ -449,7 +449,7 @@ def test_a_killed_parent_leaves_no_orphan(folder: Path) -> None:
 
 @pytest.mark.slow
 def test_a_number_that_another_process_has_got_is_no_server(folder: Path) -> None:
-    """After a crash of the machine, when processes begin to be counted anew."""
+    """After a crash of the machine, process numbers begin again."""
     with EmbeddedPostgres(folder, UNSYNCED) as server:
         status = (folder / "cluster" / "postmaster.pid").read_text().splitlines()
     cluster = folder / "cluster"
@@ -475,7 +475,7 @@ def test_libpqs_environment_is_that_of_other_databases(
         monkeypatch.setenv(name, value)
     with EmbeddedPostgres(stopped, UNSYNCED) as server:
         assert run(server.url("console"), "SELECT current_user") == [("zerofleet_console",)]
-        psql = find_programs().folder / "psql"  # a child, as the services are
+        psql = find_programs().folder / "psql"  # a child process, as the services are
         subprocess.run([psql, server.url("worker"), "--command=SELECT"], check=True)
 
 
@@ -497,7 +497,7 @@ def test_a_cluster_without_its_passwords_says_so(stopped: Path) -> None:
 @as_root
 @pytest.mark.slow
 def test_a_copy_that_root_made_starts(stopped: Path, folder: Path) -> None:
-    """As by ``cp -r``, and with the modes of another file system."""
+    """The copy is made as by ``cp -r``, with the modes of another file system."""
     copy = folder.with_name(f"{folder.name}-copy")
     subprocess.run(["cp", "-r", stopped, copy], check=True)
     assert (copy / "cluster").stat().st_uid == 0

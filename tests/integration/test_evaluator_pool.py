@@ -1,4 +1,4 @@
-"""All opponents of a model are played at the same time: over a real wire, into a real database."""
+"""A model plays all its opponents at the same time, over real gRPC and a real database."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ NEWEST = 4
 
 
 class Opinions:
-    """An ``InferenceBackend`` that answers nobody until all models have been asked.
+    """An ``InferenceBackend`` that gives no answer until all models have a request.
 
     Args:
-        everybody: the versions that have to be asked first.
+        everybody: the versions that must have a request first.
     """
 
     provider = "cpu"
@@ -124,7 +124,7 @@ async def pool_of(
 
 
 def played(database: Database) -> dict[tuple[str, str], int]:
-    """Games by pairing, both colours together."""
+    """Return the number of games by pairing, both colours together."""
     counts: dict[tuple[str, str], int] = {}
     for player, opponent, _, _ in database.rating_places("pooled"):
         counts[player, opponent] = counts.get((player, opponent), 0) + 1
@@ -134,7 +134,7 @@ def played(database: Database) -> dict[tuple[str, str], int]:
 async def test_a_model_meets_all_its_opponents_at_the_same_time(
     run: RunConfig, database: Database
 ) -> None:
-    """One after the other they would wait for ever: every model has to be asked first."""
+    """If they took turns they would wait forever: all models must be asked before one answers."""
     go = asyncio.Event()
     go.set()
     async with pool_of(run, database, go, {1, 2, 3, NEWEST}) as pool:

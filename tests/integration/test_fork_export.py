@@ -20,9 +20,9 @@ from zerofleet.config import load_run
 from zerofleet.database import Database, Submission, exported_games
 from zerofleet.records import GameRecord
 
-assert app  # the commands are those of the program
+assert app  # the import registers the commands
 
-# The columns of a game and its searches that an export has; the digest has the new uid.
+# Columns of a game and its searches that an export has; the digest has the new uid.
 GAME = """
 SELECT moves, result, reason, length, started_at, finished_at, resign_threshold, plays_on,
     opening_plies, start
@@ -49,7 +49,7 @@ def write_run(folder: Path, name: str, game: str = "tic_tac_toe") -> Path:
 def export(
     database: Database, database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Path:
-    """An export of several files and row groups, in which games go on in the next one."""
+    """An export of several files and row groups, in which games continue in the next one."""
     monkeypatch.setattr(exported_games, "PAGE_ENTRIES", 300)
     monkeypatch.setattr(exported_games, "_FIRST_PAGE_GAMES", 3)
     monkeypatch.setattr(export_files, "_GROUP_BYTES", 5_000)
@@ -61,14 +61,14 @@ def export(
     folder = tmp_path / "ttt-parquet"
     run_file = tmp_path / "test.toml"
     run_file.write_text('name = "test"\ngame = "tic_tac_toe"\n')
-    status, said = ask("export", run_file, "--folder", folder, "--database-url", database_url)
-    assert status == 0, said
+    status, output = ask("export", run_file, "--folder", folder, "--database-url", database_url)
+    assert status == 0, output
     assert len(list((folder / "searches").iterdir())) > 1
     return folder
 
 
 def opened_record(seed: int, plies: int) -> GameRecord:
-    """Make a game whose first plies no search chose."""
+    """Make a game whose first plies have no search."""
     record = random_record(seed)
     simulations = np.where(np.arange(record.length) < plies, 0, 50)
     return changed(record, simulations=simulations.astype(np.int32))
@@ -89,15 +89,15 @@ def rewritten(folder: Path, table: str, change: Callable[[pa.Table], pa.Table]) 
 def test_a_fork_of_an_export_has_every_game_once_with_its_searches(
     database: Database, database_url: str, export: Path, new_toml: Path
 ) -> None:
-    status, said = fork(database_url, export, new_toml)
-    assert status == 0, said
-    assert f"{GAMES + 3} games of the run test, from its export ttt-parquet" in said
+    status, output = fork(database_url, export, new_toml)
+    assert status == 0, output
+    assert f"{GAMES + 3} games of the run test, from its export ttt-parquet" in output
     for query in (GAME, PLIES):
         copied = database._rows(query, run="new")
         assert copied == database._rows(query, run="test")
         assert copied
-    told = "SELECT DISTINCT opening_plies FROM games WHERE run = 'new' ORDER BY 1"
-    assert [row.opening_plies for row in database._rows(told)] == [0, 2]
+    query = "SELECT DISTINCT opening_plies FROM games WHERE run = 'new' ORDER BY 1"
+    assert [row.opening_plies for row in database._rows(query)] == [0, 2]
     origin = database.origin("new")
     assert origin is not None
     [row] = database._rows(
@@ -112,7 +112,7 @@ def test_a_fork_of_an_export_has_every_game_once_with_its_searches(
     assert {origin.first_game, origin.last_game} <= set(stored)
     window, _ = opened(load_run(new_toml), database)
     assert window.rejected == 0
-    assert fork(database_url, export, new_toml)[0] == 0  # a repetition changes nothing
+    assert fork(database_url, export, new_toml)[0] == 0  # a second call changes nothing
     assert database.origin("new") == origin
     assert database.count_games("new", "given") == GAMES + 3
 
@@ -135,15 +135,15 @@ def test_a_copy_that_broke_off_goes_on_with_nothing_twice(
 
     monkeypatch.setattr("zerofleet.cli.exported_source._BATCH_GAMES", 10)
     monkeypatch.setattr(Database, "submit_games", one_batch)
-    status, said = fork(database_url, export, new_toml)
-    assert "the same `zerofleet fork` command continues" in said
+    status, output = fork(database_url, export, new_toml)
+    assert "the same `zerofleet fork` command continues" in output
     assert database.count_games("new", "given") == 10
     origin = database.origin("new")
     assert origin is not None
     assert origin.finished_at is None
     monkeypatch.setattr(Database, "submit_games", submit)
-    status, said = fork(database_url, export, new_toml)
-    assert status == 0, said
+    status, output = fork(database_url, export, new_toml)
+    assert status == 0, output
     assert database.count_games("new", "given") == GAMES + 3
 
 
@@ -154,7 +154,7 @@ def test_the_newest_games_alone_and_the_files_of_another_program(
     lists = ("legal_actions", "visit_counts", "priors", "policy_weights")
 
     def larger(rows: pa.Table) -> pa.Table:
-        """Lists with other types, as Polars writes them."""
+        """Return lists with other types, as Polars writes them."""
         for name in lists:
             place = rows.schema.names.index(name)
             kind = pa.float64() if name == "priors" else pa.int64()
@@ -162,8 +162,8 @@ def test_the_newest_games_alone_and_the_files_of_another_program(
         return rows
 
     rewritten(export, "searches", larger)
-    status, said = fork(database_url, export, new_toml, "--games", "5")
-    assert status == 0, said
+    status, output = fork(database_url, export, new_toml, "--games", "5")
+    assert status == 0, output
     newest = "SELECT moves FROM games WHERE run = 'test' ORDER BY game_uid::text DESC LIMIT 5"
     copied = database._rows("SELECT moves FROM games WHERE run = 'new' ORDER BY 1")
     assert copied == sorted(database._rows(newest))
@@ -186,36 +186,36 @@ def test_games_without_usable_searches_are_left_out(
     )
 
     def lost(rows: pa.Table) -> pa.Table:
-        """The last game has another result than its last position."""
+        """Make the last game's result contradict its last position."""
         results = [*rows["result"].to_pylist()[:-1], 2 - 3 * abs(rows["result"].to_pylist()[-1])]
         place = rows.schema.names.index("result")
         return rows.set_column(place, "result", pa.array(results, pa.int8()))
 
     rewritten(export, "games", lost)
-    status, said = fork(database_url, export, new_toml)
-    assert status == 0, said
-    assert f"left out 5 of {GAMES + 3} games" in said
-    assert f"1 do not replay, the first: game {uids[-1]}" in said
+    status, output = fork(database_url, export, new_toml)
+    assert status == 0, output
+    assert f"left out 5 of {GAMES + 3} games" in output
+    assert f"1 do not replay, the first: game {uids[-1]}" in output
     assert database.count_games("new", "given") == GAMES + 3 - 5
     origin = database.origin("new")
     assert origin is not None
     assert (origin.chosen, origin.games, origin.left_out) == (GAMES + 3, GAMES + 3 - 5, 5)
     rewritten(export, "searches", lambda rows: rows.slice(0, 0))
-    status, said = fork(database_url, export, write_run(new_toml.parent, "third"))
+    status, output = fork(database_url, export, write_run(new_toml.parent, "third"))
     assert status == 2
-    assert f"none of the {GAMES + 3} newest games of the export" in said
+    assert f"none of the {GAMES + 3} newest games of the export" in output
 
 
 def test_wrong_exports_are_refused_in_one_line_and_nothing_is_written(
     database: Database, database_url: str, export: Path, new_toml: Path, tmp_path: Path
 ) -> None:
     def refused(*options: object, path: Path = new_toml) -> str:
-        status, said = fork(database_url, export, path, *options)
-        assert status == 2, said
-        assert len(said.strip().splitlines()) == 1, said
+        status, output = fork(database_url, export, path, *options)
+        assert status == 2, output
+        assert len(output.strip().splitlines()) == 1, output
         assert database.origin("new") is None
         assert database._rows("SELECT name FROM runs") == [("test",)]
-        return said
+        return output
 
     four = write_run(tmp_path, "four", "connect_four")
     assert f"has games of tic_tac_toe, and {four} plies".replace("plies", "plays") in refused(

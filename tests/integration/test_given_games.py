@@ -57,7 +57,7 @@ value_lambda = {value_lambda}
 [precision]
 variants = []
 """
-# The columns of a position that a copy keeps, in the order of the games' records and plies.
+# Columns of a position that a copy keeps, ordered by the games' records and plies.
 SEARCHES = """
 SELECT g.content_sha256, p.ply, p.action, p.to_play, p.root_value, p.network_value,
     p.best_child_value, p.simulations, p.full_search, p.legal_actions, p.visit_counts, p.priors,
@@ -92,14 +92,14 @@ def fill(database: Database, games: int = GAMES) -> None:
 
 
 def ask(*arguments: object) -> tuple[int, str]:
-    """Run a command in this process; its status and what it said."""
+    """Run a command in this process; return its status and its output."""
     result = CliRunner().invoke(app, [str(each) for each in arguments])
-    said = result.output
+    output = result.output
     if result.exception is not None and not isinstance(result.exception, SystemExit):
-        said += str(result.exception)
+        output += str(result.exception)
         assert result.exc_info is not None
         assert "zerofleet.errors" in result.exc_info[0].__module__, result.exc_info
-    return (0 if result.exception is None else 2), said
+    return (0 if result.exception is None else 2), output
 
 
 def fork(url: str, new_toml: Path, *options: object, source: str = "test") -> tuple[int, str]:
@@ -107,7 +107,7 @@ def fork(url: str, new_toml: Path, *options: object, source: str = "test") -> tu
 
 
 def opened(run: RunConfig, database: Database) -> tuple[Window, Training]:
-    """The window of a trainer, with everything read."""
+    """Return a trainer's window with all games read."""
     origin = database.origin(run.name)
     bucket = TrainBucket(run.trainer.samples_per_position, behind=10.0)
     training = Training(Learner(spec(run.game.name), run), bucket, OverfitWatch(run.overfit))
@@ -124,9 +124,9 @@ def test_a_fork_has_every_game_once_with_its_searches(
     fill(database)
     database.submit_game("test", "w", Submission(random_record(900)))
     database.submit_game("test", "w", Submission(resigned_record(901, 3)))
-    status, said = fork(database_url, new_toml)
-    assert status == 0, said
-    assert f"{GAMES + 2} games of the run test" in said
+    status, output = fork(database_url, new_toml)
+    assert status == 0, output
+    assert f"{GAMES + 2} games of the run test" in output
     for query in (KEPT, SEARCHES):
         copied = database._rows(query, run="new")
         assert copied == database._rows(query, run="test")
@@ -142,7 +142,7 @@ def test_a_fork_has_every_game_once_with_its_searches(
     assert origin is not None
     assert (origin.games, origin.left_out, origin.retrain) == (GAMES + 2, 0, False)
     assert origin.finished_at is not None
-    assert fork(database_url, new_toml)[0] == 0  # a repetition changes nothing
+    assert fork(database_url, new_toml)[0] == 0  # a second call changes nothing
     assert database.origin("new") == origin
 
 
@@ -179,7 +179,7 @@ def test_the_window_is_that_of_the_other_run_and_pays_in_full(
     other, _ = opened(run.model_copy(update={"name": "test"}), database)
     assert window.trained.positions == other.trained.positions > 0
     assert window.rejected == 0
-    # The bucket is behind from ten positions on, which is no reason to learn less from given games.
+    # The bucket counts as behind from ten positions on; it still learns fully from given games.
     assert training.bucket.samples == 4 * window.trained.positions
     ahead = database.positions_ahead("new", 1.0, 1e9)
     assert ahead.positions == window.trained.positions  # self-play waits for the trainer
@@ -238,10 +238,10 @@ def test_a_killed_copy_goes_on_with_nothing_twice_and_nothing_missing(
     assert 0 < origin.games < 200
     assert origin.finished_at is None
     assert database.count_games("new", "given") == origin.games
-    fill(database, 8)  # duplicates: the other run's window stays the one of the first call
+    fill(database, 8)  # a second call still copies the window of the first call
     database.submit_game("test", "w", Submission(target_record(5000)))
-    status, said = fork(database_url, new_toml)
-    assert status == 0, said
+    status, output = fork(database_url, new_toml)
+    assert status == 0, output
     assert database.count_games("new", "given") == 200
     left = {row.content_sha256.tobytes() for row in database._rows(KEPT, run="new")}
     assert len(left) == 200
@@ -270,7 +270,7 @@ def test_a_fork_between_two_databases(
         while state.next_tx < state.last_tx:
             state = other.copy_chunk(database, "test", "new", 10)
         other.finish_origin("new")
-        # Whole transactions, of four games each.
+        # The copy contains whole transactions, of four games each.
         assert 25 <= state.games <= 28
         newest = database._rows(KEPT, run="test")
         assert {row.content_sha256.tobytes() for row in other._rows(KEPT, run="new")} <= {
@@ -286,27 +286,27 @@ def test_games_without_searches_are_left_out_and_counted(
         "DELETE FROM positions WHERE game_uid IN ("
         "SELECT game_uid FROM games WHERE run = 'test' ORDER BY tx LIMIT 10)"
     )
-    status, said = fork(database_url, new_toml)
-    assert status == 0, said
-    assert "50 games of the run test" in said
-    assert "10 were left out" in said
+    status, output = fork(database_url, new_toml)
+    assert status == 0, output
+    assert "50 games of the run test" in output
+    assert "10 were left out" in output
     database._run("DELETE FROM positions WHERE game_uid IN (SELECT game_uid FROM games)")
     path = new_toml.with_name("third.toml")
     path.write_text(new_toml.read_text().replace('"new"', '"third"'))
-    status, said = fork(database_url, path)
+    status, output = fork(database_url, path)
     assert status == 2
-    assert "the searches of all 60 games of the run 'test' were dropped" in said
-    assert "forget = false" in said
+    assert "the searches of all 60 games of the run 'test' were dropped" in output
+    assert "forget = false" in output
 
 
 def test_wrong_forks_are_refused_in_one_line(
     database: Database, database_url: str, new_toml: Path, tmp_path: Path
 ) -> None:
     def refused(*options: object, source: str = "test", path: Path = new_toml) -> str:
-        status, said = fork(database_url, path, *options, source=source)
-        assert status == 2, said
-        assert len(said.strip().splitlines()) == 1, said
-        return said
+        status, output = fork(database_url, path, *options, source=source)
+        assert status == 2, output
+        assert len(output.strip().splitlines()) == 1, output
+        return output
 
     assert "there is no run 'nobody'" in refused(source="nobody")
     assert "has no games" in refused()
@@ -316,9 +316,9 @@ def test_wrong_forks_are_refused_in_one_line(
     four = write_run(other, "connect_four")
     assert "plays tic_tac_toe, and" in refused(path=four)
     assert "is the name of the new run, too" in refused(source="new")
-    said = refused("--retrain", "--set", "trainer.min_positions=10000",
+    output = refused("--retrain", "--set", "trainer.min_positions=10000",
                    "--set", "selfplay.max_ahead_positions=0")  # fmt: skip
-    assert "lower it, or give more games" in said
+    assert "lower it, or give more games" in output
     database.register_run(load_run(new_toml))
     database.submit_game("new", "w", Submission(random_record(77)))
     assert "has begun already, with 1 games" in refused()
@@ -329,9 +329,9 @@ def test_a_fork_of_another_source_does_not_mix(
 ) -> None:
     fill(database)
     assert fork(database_url, new_toml)[0] == 0
-    status, said = fork(database_url, new_toml, "--retrain")
+    status, output = fork(database_url, new_toml, "--retrain")
     assert status == 2
-    assert "begins with games of the run test without --retrain" in said
+    assert "begins with games of the run test without --retrain" in output
 
 
 def test_the_trainer_waits_until_all_games_are_there(
@@ -351,11 +351,11 @@ def test_the_trainer_waits_until_all_games_are_there(
         window=window,
     )
     with train(run) as running:
-        time.sleep(1.0)  # it must not begin
+        time.sleep(1.0)  # the trainer must not begin
         assert not running.done()
         assert database.models("new") == []
-        status, said = fork(database_url, new_toml, "--retrain")
-        assert status == 0, said
+        status, output = fork(database_url, new_toml, "--retrain")
+        assert status == 0, output
         wait(lambda: len(database.models("new")) > 1)
 
 
@@ -381,17 +381,17 @@ def test_no_games_are_given_to_a_run_whose_trainer_has_started(
     message = "a trainer of the run 'new' has already started"
     with pytest.raises(ConfigError, match=message):
         begin(database, run)
-    status, said = fork(database_url, new_toml)
+    status, output = fork(database_url, new_toml)
     assert status == 2
-    assert message in said
-    assert "give the new run another name" in said
+    assert message in output
+    assert "give the new run another name" in output
     assert database.origin(run.name) is None
 
 
 def test_a_copy_that_began_before_the_trainer_goes_on(database: Database, new_toml: Path) -> None:
     run = load_run(new_toml)
     database.register_run(run)
-    database.acquire_fence(run.name, "evaluator")  # of no matter
+    database.acquire_fence(run.name, "evaluator")  # a lease of the evaluator does not matter
     state = begin(database, run)
     database.acquire_fence(run.name, "trainer")
     assert begin(database, run) == state
@@ -457,7 +457,7 @@ def test_retraining_goes_on_past_what_the_games_pay_for(
     steps = int(training.bucket.samples) // run.trainer.batch_size
     with train(run):
         wait(lambda: max((row.step for row in database.models("new")), default=0) > 2 * steps)
-    # Nobody plays.
+    # No worker plays.
     assert database.positions_ahead("new", 1.0, 1e9).unread_positions == float("inf")
 
 
@@ -466,7 +466,7 @@ def test_a_run_that_waits_to_be_started_keeps_its_searches(
 ) -> None:
     fill(database)
     fork(database_url, new_toml)
-    assert keeps_everything(database) == (True, True)  # on its first day
+    assert keeps_everything(database) == (True, True)  # on the run's first day
     age(database)
     assert keeps_everything(database) == (True, False)
 
@@ -490,7 +490,7 @@ def age(database: Database) -> None:
 
 
 def keeps_everything(database: Database) -> tuple[bool, bool]:
-    """Whether all searches are needed: usually, and at the disk limit. The other run needs none."""
+    """Return whether run ``test`` keeps all searches, first normally, then at the disk limit."""
     epoch = database.acquire_fence("test", "trainer")
     database._run("DELETE FROM position_needs")
     database._run(f"INSERT INTO position_needs VALUES ('test', 'infinity', {epoch})")
@@ -502,7 +502,7 @@ def keeps_everything(database: Database) -> tuple[bool, bool]:
 
 
 def imported(database: Database, run: RunConfig) -> list[tuple[str, list[float], float]]:
-    """Moves before each position of the window, its policy target and its value target."""
+    """Return, for each position, the moves before it, its policy target and its value target."""
     window, _ = opened(run, database)
     assert window.rejected == 0
     games = database.read_games(run.name, 0, 1000, ("root_value",)).games
@@ -530,9 +530,9 @@ def test_lines_of_actions_become_samples(
     path = write_run(tmp_path, value_lambda=0.5)
     lines = tmp_path / "games.txt"
     lines.write_text("# won by X, then drawn\na1 a2 b1 b2 c1\n\n4 0 2 6 3 5 1 7 8\n")
-    status, said = import_files(database_url, path, lines)
-    assert status == 0, said
-    assert "2 games of games.txt, imported" in said
+    status, output = import_files(database_url, path, lines)
+    assert status == 0, output
+    assert "2 games of games.txt, imported" in output
     plies = database._rows("SELECT DISTINCT opening_plies FROM games WHERE kind = 'given'")
     assert [row.opening_plies for row in plies] == [None]
     run = load_run(path)
@@ -545,12 +545,12 @@ def test_lines_of_actions_become_samples(
         values = [value for before, policy, value in samples if before == moves and policy[action]]
         assert (1.0 if ply % 2 == 0 else -1.0) in values
     assert all(sum(policy) == 1.0 and max(policy) == 1.0 for _, policy, _ in samples)
-    # The buffer has the same targets, whatever value_lambda is: every value is the result.
+    # The buffer has the same targets for any value_lambda, since every root value is the result.
     window, _ = opened(run, database)
     batch = window.sample(256, seed=3)
     assert set(np.asarray(batch[2]).tolist()) <= {1.0, -1.0, 0.0}
     assert np.array_equal(np.asarray(batch[1]).max(axis=1), np.ones(256))
-    # A move without a search surprises nobody, and the root value is the result.
+    # A move without a search has no surprise, and its root value is the result.
     buffer = ReplayBuffer(
         "tic_tac_toe", 100, 2, auxiliary=["root_value", "search_surprise", "plies_to_end"]
     )
@@ -561,7 +561,7 @@ def test_lines_of_actions_become_samples(
     expected = [value, np.zeros(14), lengths[number] - ply]
     assert sorted(lengths.tolist()) == [5, 9]
     np.testing.assert_array_equal(targets, np.stack(expected, 1))
-    assert import_files(database_url, path, lines)[0] == 0  # a repetition changes nothing
+    assert import_files(database_url, path, lines)[0] == 0  # a second call changes nothing
     assert database.count_games("new", "given") == 2
 
 
@@ -611,8 +611,8 @@ def test_pgn_with_agreed_and_resigned_games(
     path = write_run(tmp_path, "chess")
     file = tmp_path / "games.pgn"
     file.write_text(PGN)
-    status, said = import_files(database_url, path, file)
-    assert status == 0, said
+    status, output = import_files(database_url, path, file)
+    assert status == 0, output
     rows = database._rows("SELECT result, reason, length, start FROM games ORDER BY length, result")
     assert [row[:3] for row in rows] == [(1, "adjudicated", 3), (-1, "rules", 4),
                                          (0, "adjudicated", 4)]  # fmt: skip
@@ -626,11 +626,11 @@ def test_pgn_with_agreed_and_resigned_games(
     mated = parse_actions("chess", "f3 e5 g4 Qh4")
     [value] = [value for moves, _, value in samples
                if moves == " ".join(map(str, mated[:3]))]  # fmt: skip
-    assert value == 1.0  # Black is to move, and wins
+    assert value == 1.0  # Black is to move and wins
 
 
 def exported(database: Database, url: str) -> list[tuple[int, str]]:
-    """Stored results of the run's games, with the text that an export writes of each."""
+    """Return the stored results of the run's games, with the text that an export writes of each."""
     rows = database._rows("SELECT game_uid FROM games WHERE run = 'new'")
     found: list[tuple[int, str]] = []
     with PlayedGames(url) as pool:
@@ -663,17 +663,17 @@ def test_bad_games_of_pgn_are_refused_or_skipped(
     path = write_run(tmp_path, "chess")
     file = tmp_path / "games.pgn"
     file.write_text(BAD_PGN + "\n" + PGN)
-    status, said = import_files(database_url, path, file)
+    status, output = import_files(database_url, path, file)
     assert status == 2
-    assert f"{file}, line 1: the game is not over after 2 moves, and has no result" in said
-    assert database._rows("SELECT name FROM runs WHERE name = 'new'") == []  # nothing half written
-    status, said = import_files(database_url, path, file, "--skip-bad")
-    assert status == 0, said
-    assert "skipped 4 of 7 games" in said
-    assert "'Ke3' is not a legal move" in said
-    assert "move 2 of White" in said
-    assert "'atomic' is not supported" in said
-    assert "the result is 'White won', and by the rules 'Black won'" in said
+    assert f"{file}, line 1: the game is not over after 2 moves, and has no result" in output
+    assert database._rows("SELECT name FROM runs WHERE name = 'new'") == []  # nothing was stored
+    status, output = import_files(database_url, path, file, "--skip-bad")
+    assert status == 0, output
+    assert "skipped 4 of 7 games" in output
+    assert "'Ke3' is not a legal move" in output
+    assert "move 2 of White" in output
+    assert "'atomic' is not supported" in output
+    assert "the result is 'White won', and by the rules 'Black won'" in output
     assert database.count_games("new", "given") == 3
 
 
@@ -687,15 +687,16 @@ def test_sgf_with_handicap_and_the_results_of_people(
 ) -> None:
     path = write_run(tmp_path, GO9)
     games = [
-        sgf_game("ee,dd,,", "RE[B+3.5]"),  # passes: the area says otherwise, people agreed
+        # two passes: the players agreed on a result that differs from the area score
+        sgf_game("ee,dd,,", "RE[B+3.5]"),
         sgf_game("ee,dd", "RE[W+R]"),
         "(;GM[1]FF[4]SZ[9]KM[7]HA[2]AB[cc][gg]RE[B+T];W[ee];B[dd])",
     ]
     files = [tmp_path / "a.sgf", tmp_path / "b.sgf"]
     files[0].write_text("\n".join(games[:2]))
     files[1].write_text(games[2])
-    status, said = import_files(database_url, path, *files)
-    assert status == 0, said
+    status, output = import_files(database_url, path, *files)
+    assert status == 0, output
     rows = database._rows("SELECT result, reason, length, start <> '' AS set_up FROM games "
                           "ORDER BY length DESC, result")  # fmt: skip
     assert [tuple(row) for row in rows] == [
@@ -705,7 +706,7 @@ def test_sgf_with_handicap_and_the_results_of_people(
     run.trainer.__dict__["held_out_share"] = 0.0
     samples = imported(database, run)
     assert len(samples) == 8
-    # The next player lost the first game, and won the second and, as Black, the third.
+    # The next player lost the first game and won the second; as Black it won the third.
     assert [value for moves, _, value in samples if moves == "40"] == [-1.0, 1.0, 1.0]
     assert sorted(value for moves, _, value in samples if not moves) == [-1.0, -1.0, 1.0]
     written = exported(database, database_url)
@@ -731,10 +732,10 @@ def test_bad_sgf_is_refused(
     path = write_run(tmp_path, GO9)
     file = tmp_path / "a.sgf"
     file.write_text(text)
-    status, said = import_files(database_url, path, file)
+    status, output = import_files(database_url, path, file)
     assert status == 2
-    assert str(file) in said
-    assert reason in said
+    assert str(file) in output
+    assert reason in output
     assert database._rows("SELECT name FROM runs WHERE name = 'new'") == []
 
 
@@ -751,9 +752,9 @@ def test_bad_lines_are_refused(
 ) -> None:
     file = new_toml.with_name("lines.txt")
     file.write_text(text)
-    status, said = import_files(database_url, new_toml, file)
+    status, output = import_files(database_url, new_toml, file)
     assert status == 2
-    assert reason in said
+    assert reason in output
 
 
 def test_files_of_another_kind_are_refused(

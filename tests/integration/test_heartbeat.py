@@ -1,4 +1,4 @@
-"""Heartbeats: the last of each process, gone when it is."""
+"""Heartbeats: each process has its last one, until it stops."""
 
 import asyncio
 import contextlib
@@ -59,7 +59,7 @@ def test_the_trainer_is_found_by_one_key(valkey_url: str) -> None:
         heartbeats.beat(Heartbeat("host:1", 1, "positions", TrainerFigures(unspent_positions=3.0)))
         heartbeats.beat(
             Heartbeat("host:7", 2, "", TrainerFigures(unspent_positions=4.0))
-        )  # took over
+        )  # the trainer took over
         scans = server.info("commandstats").get("cmdstat_scan")
         assert heartbeats.read_trainer() == TrainerFigures(unspent_positions=4.0)
         assert server.info("commandstats").get("cmdstat_scan") == scans
@@ -89,7 +89,7 @@ def test_what_makes_no_sense_is_passed_over(valkey_url: str) -> None:
             Heartbeat("e", 1, "", SelfplayFigures(), version=""),
             Heartbeat("f", 1, "", SelfplayFigures(conflicts=3), version=""),
         ]
-        # Who may write under a worker's key is no trainer, and no other worker.
+        # The owner of one worker's key cannot pose as a trainer or as another worker.
         put("e", '{"service": "trainer", ' + beat("e", "{}") + "}")
         put("f", '{"service": "selfplay", ' + beat("g", "{}") + "}")
         assert heartbeats.read() == []
@@ -195,7 +195,7 @@ def test_its_age_is_known_by_the_clock_of_redis(valkey_url: str) -> None:
         heartbeats.beat(Heartbeat("w", 1, "", SelfplayFigures()), ttl=600.0)
         [fresh] = heartbeats.read()
         assert not fresh.is_late
-        server.pexpire("zerofleet:test:heartbeat:selfplay:w", 300_000)  # as 300 s later
+        server.pexpire("zerofleet:test:heartbeat:selfplay:w", 300_000)  # 300 s later
         [late] = heartbeats.read()
         assert late.is_late
         assert 300 <= late.age_seconds < 600
@@ -245,7 +245,7 @@ async def test_a_heartbeat_that_is_being_sent_does_not_outlive_its_service(
         )
         await asyncio.to_thread(begun.wait, 60)
         beating.cancel()
-        await asyncio.wait({beating}, timeout=0.1)  # without the wait, the removal comes first
+        await asyncio.wait({beating}, timeout=0.1)  # without the wait, the removal would come first
         may_go.set()
         with pytest.raises(asyncio.CancelledError):
             await beating
@@ -272,8 +272,8 @@ def test_figures_are_noted_every_ten_seconds_and_no_more_than_a_day_of_them(
             heartbeats.beat(Heartbeat("w", 1, "", SelfplayFigures(positions_per_second=1234.5678)))
         noted = server.xrevrange(key, count=KEPT_NOTES)
         assert [entry[b"positions_per_second"] for _, entry in noted[:3]] == [b"1234"] * 3
-        assert b"positions_per_second" not in noted[3][1]  # at 0, 12 and 24 s
-        assert server.xlen(key) <= KEPT_NOTES + 100  # Redis forgets a hundred together
+        assert b"positions_per_second" not in noted[3][1]  # notes at 0, 12 and 24 s
+        assert server.xlen(key) <= KEPT_NOTES + 100  # Redis deletes a hundred at once
         assert 86_000 < server.ttl(key) <= 86_400
 
 
@@ -301,10 +301,10 @@ def test_history_is_thinned_out_and_says_where_it_begins(valkey_url: str) -> Non
         assert only_b.figures["positions_per_second"] == (None, 540)
         few = history.read("selfplay", until=7200, seconds=25, most=1)
         assert (len(few.processes), few.left_out, len(few.steps)) == (1, 1, 2)
-        odd = {"positions_per_second": "many", "waiting_share": "nan"}  # of another version
+        odd = {"positions_per_second": "many", "waiting_share": "nan"}  # from another version
         server.xadd(history_key("test", "selfplay", "odd"), odd, id="7200000-0")
-        told = history.read("selfplay", until=7210, seconds=10)
-        assert told.known("positions_per_second") == told.known("waiting_share") == [[]]
+        found = history.read("selfplay", until=7210, seconds=10)
+        assert found.known("positions_per_second") == found.known("waiting_share") == [[]]
         server.flushall()
         assert history.read("selfplay", until=7200, seconds=60).begins_at is None
 

@@ -1,4 +1,4 @@
-"""``zerofleet up`` as a person meets it: real processes, started, asked, killed, started again."""
+"""``zerofleet up`` as a user sees it: real processes are started, queried, killed and restarted."""
 
 import contextlib
 import json
@@ -26,7 +26,7 @@ QUICK = ("--set", "trainer.min_positions=500", "--set", "trainer.publish_every_s
 TINY = ("--set", "search.num_simulations=10", "--set", "network.channels=8")
 SERVICES = ("dashboard", "inference", "trainer", "evaluator", "selfplay")
 
-LONGEST_SECONDS = 600.0  # of one command, on a machine that has much else to do
+LONGEST_SECONDS = 600.0  # for each command; the machine may be busy
 
 pytestmark = [pytest.mark.slow, pytest.mark.fleet, pytest.mark.timeout(3600)]
 
@@ -36,7 +36,7 @@ def command(*arguments: str) -> list[str]:
 
 
 def ask(*arguments: str, status: int = 0) -> str:
-    """Run a command to its end; what it wrote to stdout and stderr."""
+    """Run a command to its end and return its stdout and stderr."""
     completed = subprocess.run(
         command(*arguments),
         capture_output=True,
@@ -58,7 +58,7 @@ def services(data: Path) -> list[dict[str, str]]:
 
 
 def duel(typed: str, *arguments: str) -> str:
-    """Return the output of ``zerofleet play`` for somebody who types these lines."""
+    """Return the output of ``zerofleet play`` for a user who types these lines."""
     return subprocess.run(
         command("play", *arguments),
         input=typed,
@@ -77,7 +77,7 @@ def wait_for(condition: Callable[[], object], seconds: float = LONGEST_SECONDS) 
 
 
 def free_row(length: int) -> int:
-    """Return the first port of a row of this length that is free now."""
+    """Return the first port of a free range of this length."""
     start = random.randrange(10_000, 18_000)
     for first in range(start, start + 1_000):
         with contextlib.ExitStack() as stack, contextlib.suppress(OSError):
@@ -88,11 +88,11 @@ def free_row(length: int) -> int:
 
 
 class Up:
-    """A running ``zerofleet up``, with everything it says in a file."""
+    """A running ``zerofleet up``, whose output goes to a file."""
 
     def __init__(self, folder: Path, data: Path, *options: str) -> None:
-        self.said = folder / f"up-{time.monotonic_ns()}.txt"
-        with self.said.open("wb") as output:
+        self.log = folder / f"up-{time.monotonic_ns()}.txt"
+        with self.log.open("wb") as output:
             self.process = subprocess.Popen(
                 command("up", str(RUN_FILE), "--data", str(data), *QUICK, *options),
                 stdout=output,
@@ -101,7 +101,7 @@ class Up:
         self.family: list[psutil.Process] = []
 
     def text(self) -> str:
-        return self.said.read_text()
+        return self.log.read_text()
 
     def games(self) -> int:
         return max(
@@ -155,7 +155,7 @@ def start(tmp_path: Path, data: Path) -> Iterator[Callable[..., Up]]:
 
 def test_a_run_is_asked_interrupted_and_resumed(data: Path, start: Callable[..., Up]) -> None:
     base = free_row(len(SERVICES) + 1)
-    # Not the default port, which another run of this machine may take while this one is stopped.
+    # Avoid the default port: another run may take it while this one is stopped.
     own_page = ("--dashboard-port", str(base + len(SERVICES)))
     up = start(*TINY, "--metrics-port", str(base), *own_page)
     up.wait_for_games()
@@ -171,7 +171,7 @@ def test_a_run_is_asked_interrupted_and_resumed(data: Path, start: Callable[...,
     address = json.loads((data / "running.json").read_text())["inference_address"]
     assert "expected line" in duel("hint\n", "--address", address, "--game", "tic_tac_toe")
 
-    wait_for(lambda: "\ndashboard: " in up.text())  # said when it is there
+    wait_for(lambda: "\ndashboard: " in up.text())  # printed when the page is up
     [page] = re.findall(r"^dashboard: (http://127\.0\.0\.1:\d+)\n", up.text(), re.MULTILINE)
     with urllib.request.urlopen(page, timeout=120) as answer:
         assert "<title>Run · tictactoe · zerofleet</title>" in answer.read().decode()
@@ -210,7 +210,7 @@ def test_a_run_is_asked_interrupted_and_resumed(data: Path, start: Callable[...,
     refused = ask("sql", "--data", str(data), "-c", "DELETE FROM games", status=1)
     assert "read-only" in refused
 
-    kept = {name: (data / name).read_bytes() for name in ("run.toml", "stores.json")}
+    files = {name: (data / name).read_bytes() for name in ("run.toml", "stores.json")}
     other = ("--set", "network.channels=16", "--set", "network.blocks=1", "--no-dashboard")
     refused = ask("up", str(RUN_FILE), "--data", str(data), *other, status=2)
     assert "2 mistakes:\n  network.blocks = 1, but this run was trained with 2" in refused
@@ -218,12 +218,12 @@ def test_a_run_is_asked_interrupted_and_resumed(data: Path, start: Callable[...,
     no_gpu = (*TINY, "--set", "inference.require_gpu=true", "--no-dashboard")
     refused = ask("up", str(RUN_FILE), "--data", str(data), *no_gpu, status=2)
     assert "inference stopped: [inference] require_gpu" in refused
-    assert kept == {name: (data / name).read_bytes() for name in kept}
+    assert files == {name: (data / name).read_bytes() for name in files}
     assert not list(data.glob("*.before"))
 
     end = ("--until", f"{games}games", *TINY)
-    told = ask("up", str(RUN_FILE), "--data", str(data), *end)
-    assert f"Nothing to do. --until {games}games was reached before this start" in told
+    output = ask("up", str(RUN_FILE), "--data", str(data), *end)
+    assert f"Nothing to do. --until {games}games was reached before this start" in output
 
     again = start(*TINY, "--no-dashboard")
     again.wait_for_games()
@@ -233,14 +233,14 @@ def test_a_run_is_asked_interrupted_and_resumed(data: Path, start: Callable[...,
         command("page", "--data", str(data)), stdout=subprocess.PIPE, stderr=subprocess.STDOUT
     )
     assert look.stdout is not None
-    said = iter(look.stdout.readline, b"")
+    lines = iter(look.stdout.readline, b"")
     assert (
-        next(line for line in said if line.startswith(b"dashboard:"))
+        next(line for line in lines if line.startswith(b"dashboard:"))
         == f"dashboard: {page}\n".encode()
     )
     again.process.kill()
     again.wait_for_no_orphans()
-    assert look.wait(LONGEST_SECONDS) == 0  # its stores are gone
+    assert look.wait(LONGEST_SECONDS) == 0  # its stores have stopped
     assert "The run has ended, and so has its dashboard" in look.stdout.read().decode()
     look.stdout.close()
 
@@ -267,7 +267,7 @@ def test_a_run_ends_at_a_number_of_steps_or_after_a_time(
         "trainer: CPU with 1 ",
     ):
         assert up.text().count(f"\n{line}") == 1, up.text()
-    up = start(*TINY, "--no-dashboard", "--until", "60steps")  # the last checkpoint says so
+    up = start(*TINY, "--no-dashboard", "--until", "60steps")  # the last checkpoint has this step
     assert up.process.wait(LONGEST_SECONDS) == 0, up.text()
     assert "Nothing to do. --until 60steps was reached before this start" in up.text()
     up = start(*TINY, "--no-dashboard", "--until", "0.1s")
@@ -276,7 +276,7 @@ def test_a_run_ends_at_a_number_of_steps_or_after_a_time(
 
 
 def test_what_stands_around_a_run_does_not_change_it(data: Path, tmp_path: Path) -> None:
-    """Modules in the folder where it is started, and variables for other programs."""
+    """The working folder contains modules, and the environment has variables for other programs."""
     for name in ("services", "json", "logging", "redis", "psycopg2", "grpc", "numpy", "torch"):
         (tmp_path / f"{name}.py").write_text("x = 1\n")
     environment = {
@@ -292,13 +292,13 @@ def test_what_stands_around_a_run_does_not_change_it(data: Path, tmp_path: Path)
         "TZ": "nowhere",
     }
     console = Path(sys.executable).with_name("zerofleet")
-    said = tmp_path / "said.txt"
+    log = tmp_path / "up.log"
 
     def trains_and_has_a_page() -> bool:
-        text = said.read_text()
+        text = log.read_text()
         return "dashboard: http://" in text and "training loss policy" in text
 
-    with said.open("wb") as output:
+    with log.open("wb") as output:
         up = subprocess.Popen(
             [console, "up", RUN_FILE, "--data", data, *QUICK, *TINY],
             cwd=tmp_path, env={**os.environ, **environment}, stdout=output, stderr=output,
@@ -306,12 +306,12 @@ def test_what_stands_around_a_run_does_not_change_it(data: Path, tmp_path: Path)
     try:
         wait_for(lambda: trains_and_has_a_page() or up.poll() is not None)
         up.send_signal(signal.SIGINT)
-        assert up.wait(LONGEST_SECONDS) == 0, said.read_text()
+        assert up.wait(LONGEST_SECONDS) == 0, log.read_text()
     finally:
         up.kill()
         up.wait()
-    assert trains_and_has_a_page(), said.read_text()
-    assert "Restarting" not in said.read_text()
+    assert trains_and_has_a_page(), log.read_text()
+    assert "Restarting" not in log.read_text()
 
 
 def test_a_first_start_whose_services_fail_leaves_only_logs(data: Path) -> None:
@@ -325,7 +325,7 @@ def test_a_first_start_whose_services_fail_leaves_only_logs(data: Path) -> None:
 
 @pytest.fixture
 def small_disk(data: Path) -> Iterator[Path]:
-    """The data folder on a disk of its own; anybody may enter it."""
+    """A data folder on a disk of its own, which anybody may enter."""
     data.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", "size=250m,mode=755", "none", str(data)]
     if shutil.which("mount") is None or subprocess.run(mount, check=False).returncode:
@@ -338,7 +338,7 @@ def test_a_full_disk_is_named_and_what_was_not_stored_is_counted(
     small_disk: Path, tmp_path: Path
 ) -> None:
     data, filler = small_disk / "data", small_disk / "filler"
-    # Play that waits for a trainer without room may have nothing left to store.
+    # If self-play waited for a trainer on a full disk, it might have nothing left to store.
     for_no_trainer = ("--set", "selfplay.max_ahead_positions=0")
     up = Up(tmp_path, data, *TINY, *for_no_trainer, "--no-dashboard")
     try:
@@ -370,7 +370,7 @@ def test_a_full_disk_is_named_and_what_was_not_stored_is_counted(
 def test_a_goal_ends_the_run_and_its_model_can_be_played(
     data: Path, start: Callable[..., Up]
 ) -> None:
-    """An easy goal: a model of a few steps meets it."""
+    """The goal is easy: a model after a few steps reaches it."""
     up = start("--until", "goal", "--set", "goal.exam_error_rate=0.06")
     assert up.process.wait(LONGEST_SECONDS) == 0, up.text()
     reached = re.search(r"Goal reached: model (\d+) has", up.text())
@@ -379,7 +379,8 @@ def test_a_goal_ends_the_run_and_its_model_can_be_played(
     assert "CPU-seconds since the first game" in up.text()
     go_on = re.search(r"resume +\S+ (.*)", up.text())
     assert go_on, up.text()
-    again = ask(*shlex.split(go_on[1]), "--until", "goal")  # the folder's run file has that goal
+    # the folder's run file contains that goal
+    again = ask(*shlex.split(go_on[1]), "--until", "goal")
     assert f"Goal reached: model {best}" in again
     assert "stopping selfplay" not in again
 
@@ -397,7 +398,7 @@ def test_a_goal_ends_the_run_and_its_model_can_be_played(
     assert "only connect_four and chess have one: leave it out for tic_tac_toe" in refused
 
     trial = ask("match", str(best), "random", "--data", str(data), "--games", "4")
-    assert "starting an evaluator" in trial  # which promotes no model that came after the goal
+    assert "starting an evaluator" in trial  # it promotes no model that is newer than the goal's
     assert re.search(rf"{best} against random: [\d.]+ points of 4 games \(.*95% ", trial)
     assert "starting" not in ask("match", str(best), "random", "--data", str(data), "--games", "4")
 

@@ -67,7 +67,7 @@ def test_a_stopped_run_is_read_played_and_stopped_again(folder: DataFolder) -> N
         assert analysis.search is not None
         assert analysis.search.best_action_string == action.action_string
         assert "circle" in analysis._repr_svg_()
-        with zerofleet.open(folder.root) as another:  # beside it
+        with zerofleet.open(folder.root) as another:  # at the same time
             assert len(another.games()) == 3
     assert not folder.is_held()
     run.close()

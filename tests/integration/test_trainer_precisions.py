@@ -1,4 +1,4 @@
-"""The trainer publishes models in fewer bits too: on which positions, how judged, what is kept."""
+"""The trainer publishes int8 and fp16 variants: their positions, their checks and their files."""
 
 from __future__ import annotations
 
@@ -60,14 +60,14 @@ def a_run(**precision: Any) -> RunConfig:
 
 
 def submit(database: Database, seeds: range) -> list[GameRecord]:
-    """Random games of which every ply is a training position."""
+    """Store random games in which every ply is a training position."""
     records = [target_record(seed) for seed in seeds]
     database.submit_games("test", "worker", [Submission(record) for record in records])
     return records
 
 
 def observations(records: list[GameRecord]) -> set[bytes]:
-    """Every position of the games."""
+    """Return every position of the games."""
     seen: set[bytes] = set()
     for record in records:
         state = State("tic_tac_toe")
@@ -82,7 +82,7 @@ def variants_of(run: RunConfig, database: Database) -> tuple[VariantRequests, Wi
         Learner(SPEC, run), TrainBucket(run.trainer.samples_per_position), OverfitWatch(run.overfit)
     )
     window = Window(run, database, training)
-    stores = cast("Any", None)  # asked only while a variant is being made
+    stores = cast("Any", None)  # used only while a variant is being made
     return VariantRequests(run, SPEC, window, lambda purpose: len(purpose), stores), window
 
 
@@ -102,19 +102,19 @@ def test_auto_follows_what_the_replicas_run_on(
         window = variants_of(run, database)[1]
         variants = VariantRequests(run, SPEC, window, len, stores)
 
-        def asked() -> tuple[str, ...]:
+        def requested() -> tuple[str, ...]:
             request = variants.request()
             assert request is not None
             return request.precisions
 
-        assert asked() == ("int8",)  # nobody answers, and there is no GPU here
+        assert requested() == ("int8",)  # no inference server answers, and there is no GPU here
         heartbeats.beat(Heartbeat("a", 1, "", InferenceFigures(provider="cuda")))
-        assert asked() == ("fp16",)
+        assert requested() == ("fp16",)
         heartbeats.beat(Heartbeat("b", 1, "", InferenceFigures(provider="openvino")))
-        assert asked() == ("fp16", "int8")
+        assert requested() == ("fp16", "int8")
         for worker in ("a", "b"):
             heartbeats.remove("inference", worker)
-        assert asked() == ("fp16", "int8")  # they restart
+        assert requested() == ("fp16", "int8")  # the inference servers restart
     run = a_run(variants=["int8", "auto"])
     stores = cast("Any", SimpleNamespace(heartbeats=None))
     request = VariantRequests(run, SPEC, window, len, stores).request()
@@ -123,7 +123,7 @@ def test_auto_follows_what_the_replicas_run_on(
 
 
 def test_positions_are_the_windows_as_soon_as_it_has_enough(database: Database) -> None:
-    """Ranges from games that are trained on, judgement from those that never are."""
+    """Calibration uses positions of the training games, the check positions of held-out games."""
     variants, window = variants_of(a_run(variants=["int8"]), database)
     first = variants.request()
     assert first is not None
@@ -133,7 +133,8 @@ def test_positions_are_the_windows_as_soon_as_it_has_enough(database: Database) 
     trained = [record for record in records if not is_held_out(record.game_uid, 0.2)]
     held_out = [record for record in records if is_held_out(record.game_uid, 0.2)]
     kinds = observations(trained), observations(held_out)
-    assert not {row.tobytes() for row in first.positions.check} <= kinds[1]  # random play
+    # positions of random games
+    assert not {row.tobytes() for row in first.positions.check} <= kinds[1]
     while window.read_page():
         pass
     second = variants.request()
@@ -145,7 +146,7 @@ def test_positions_are_the_windows_as_soon_as_it_has_enough(database: Database) 
 
 @dataclass
 class LocalPrograms:
-    """Stores and folders of one test; the trainer itself has only the rights of its role."""
+    """Stores and folders of one test; the trainer has only the rights of its role."""
 
     database: Database
     valkey_url: str
@@ -165,7 +166,7 @@ class LocalPrograms:
         return found[0].variants if found else {}
 
     def train_until(self, run: RunConfig, condition: Callable[[], object]) -> None:
-        """Run a trainer until something is so."""
+        """Run a trainer until a condition is true."""
         deadline = time.monotonic() + DEADLINE
         with self.train(run) as running:
             while not running.done() and not condition():
@@ -183,7 +184,7 @@ def test_each_model_has_its_variants(surroundings: LocalPrograms) -> None:
     run = a_run(variants=["int8", "fp16"], max_policy_kl=1.0, max_value_difference=1.0)
     database = surroundings.database
     submit(database, range(60))
-    figures: dict[str, VariantFigures] = {}  # in heartbeats, which end with the trainer
+    figures: dict[str, VariantFigures] = {}  # from heartbeats, which end with the trainer
 
     def all_made() -> bool:
         figures.update(surroundings.variants())
@@ -206,7 +207,7 @@ def test_each_model_has_its_variants(surroundings: LocalPrograms) -> None:
         names.add(f"{model.sha256}.onnx")
         entry = surroundings.models.root / "test" / str(model.version) / "model.onnx"
         assert entry.read_bytes() == surroundings.models.read_verified(model.sha256)
-    # The stop may have given up a third model, whose temporary file the next start sweeps.
+    # The stop may have interrupted a third model; the next start deletes its temporary file.
     assert {name for name in surroundings.blobs() if not name.endswith(".tmp")} == names
     assert figures["int8"].accepted
     assert figures["fp16"].accepted
@@ -216,11 +217,11 @@ def test_each_model_has_its_variants(surroundings: LocalPrograms) -> None:
 
 def test_what_loses_too_much_is_a_row_with_its_reason(surroundings: LocalPrograms) -> None:
     run = a_run(variants=["int8"], max_policy_kl=1e-12)
-    told: dict[str, VariantFigures] = {}
+    figures: dict[str, VariantFigures] = {}
 
     def is_made() -> bool:
-        told.update(surroundings.variants())
-        return "int8" in told
+        figures.update(surroundings.variants())
+        return "int8" in figures
 
     surroundings.train_until(run, is_made)
     [model] = surroundings.database.models("test")
@@ -231,11 +232,11 @@ def test_what_loses_too_much_is_a_row_with_its_reason(surroundings: LocalProgram
     assert variant.policy_kl > 1e-12
     assert variant.reason.startswith("policy_kl ")
     assert surroundings.blobs() == {f"{model.sha256}.onnx"}
-    assert not told["int8"].accepted
+    assert not figures["int8"].accepted
 
 
 def test_files_of_a_publication_that_was_cut_off_are_swept(surroundings: LocalPrograms) -> None:
-    """Only files without a row are swept, whatever the note about them says."""
+    """Only files without a row are deleted, whatever the note about them says."""
     run, folder = a_run(), surroundings.models
     surroundings.train_until(run, lambda: surroundings.database.models("test"))
     [model] = surroundings.database.models("test")

@@ -142,11 +142,11 @@ def test_sigterm_saves_and_leaves(trainer: TrainerProcess) -> None:
 def test_sigterm_while_it_waits_for_postgres(trainer: TrainerProcess) -> None:
     trainer.environment["ZEROFLEET_DATABASE_URL"] = "postgresql://nobody@127.0.0.1:1/none"
     process = trainer.start()
-    until(lambda: '"waiting_for": "Postgres"' in process.said())
-    assert "127.0.0.1:1" in process.said()
+    until(lambda: '"waiting_for": "Postgres"' in process.output())
+    assert "127.0.0.1:1" in process.output()
     process.terminate()
     assert process.wait(120) == 0
-    assert "Traceback" not in process.said()
+    assert "Traceback" not in process.output()
 
 
 @pytest.mark.parametrize(
@@ -161,7 +161,7 @@ def test_bad_input_gets_one_line(trainer: TrainerProcess, run_file: str, reason:
     (trainer.folder / "run.toml").write_text(run_file)
     process = trainer.start()
     assert process.wait(DEADLINE) == 2
-    [line] = process.said().splitlines()
+    [line] = process.output().splitlines()
     assert reason in line
 
 
@@ -175,7 +175,7 @@ def test_changed_network_sizes_are_refused(trainer: TrainerProcess) -> None:
     process = trainer.start()
     assert process.wait(DEADLINE) == 2
     assert re.search(
-        r"different network \(.*: 8\S* in it, 9\S* here\)", process.said().splitlines()[-1]
+        r"different network \(.*: 8\S* in it, 9\S* here\)", process.output().splitlines()[-1]
     )
 
 
@@ -202,7 +202,7 @@ def test_a_network_of_ones_own_is_trained_published_and_resumed(trainer: Trainer
     (trainer.folder / "run.toml").write_text(OWN.replace("width = 16", "widht = 16"))
     process = trainer.start()
     assert process.wait(DEADLINE) == 2
-    last = process.said().splitlines()[-1]
+    last = process.output().splitlines()[-1]
     assert "unknown key 'network.widht'" in last
     assert "known keys are blocks, width, heads" in last
 
@@ -254,7 +254,7 @@ def test_publication_killed_at_every_point(trainer: TrainerProcess) -> None:
         arguments = [trainer.folder, stop_at, "1", str(epoch)]
         ended = Fork(publisher, arguments, trainer.environment, trainer.folder / "publisher.log")
         status = ended.wait(DEADLINE)
-        assert status == (0 if stop_at == "never" else -signal.SIGKILL), ended.said()
+        assert status == (0 if stop_at == "never" else -signal.SIGKILL), ended.output()
         models = trainer.check_models()
         assert len(models) == (1 if stop_at in {"record", "never"} else 0)
     folder = ModelFolder(trainer.folder / "models", "process")

@@ -1,4 +1,4 @@
-"""The trainer learns from games that were given up, and computes v_resign."""
+"""The trainer learns from resigned games and computes v_resign."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_a_resigned_game_and_its_policy_targets_come_through(database: Database)
     cut = random_record(3, plies=4)
     resigned = changed(
         cut,
-        result=-1,  # after four plies the first player is to move, and gives up
+        result=-1,  # after four plies the first player is to move and resigns
         reason="resign",
         resign_threshold=-0.9,
         finished_at=cut.started_at,
@@ -78,9 +78,9 @@ def test_it_is_never_computed_where_nobody_resigns(database: Database) -> None:
 def test_a_new_threshold_is_said_once(database: Database) -> None:
     writer = ResignThresholdWriter("test", ResignSection(enabled=True), database)
     writer.write(0.0)
-    said: list[list[float | None]] = []
+    thresholds: list[list[float | None]] = []
     for threshold in (-0.9, -0.9, -0.8, None):
-        database._run(  # what stays while games are few
+        database._run(  # the threshold stays while there are few games
             "INSERT INTO resign_thresholds (run, threshold, games, would_resign, wrong, "
             "false_positive_share, min_games, window_games, highest) "
             "VALUES ('test', :threshold, 9, 5, 0, 0.05, 1, 9, -0.8)",
@@ -88,5 +88,5 @@ def test_a_new_threshold_is_said_once(database: Database) -> None:
         )
         with capture_logs() as logs:
             writer.write(0.0)
-        said.append([log["threshold"] for log in logs])
-    assert said == [[-0.9], [], [-0.8], [None]]
+        thresholds.append([log["threshold"] for log in logs])
+    assert thresholds == [[-0.9], [], [-0.8], [None]]

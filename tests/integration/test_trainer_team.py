@@ -1,6 +1,6 @@
-"""Several processes train one network: the same steps as one process, and one trainer to the world.
+"""Several processes train one network, with the same steps as one process.
 
-Two processes on CPUs, joined by gloo, as on machines with GPUs.
+The tests use two processes on CPUs, joined by gloo, in place of machines with GPUs.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def joined(first: Columns, second: Columns) -> Columns:
 def train_in_two_processes(
     folder: Path, **series: list[Columns]
 ) -> dict[str, dict[str, np.ndarray]]:
-    """The state after each series of batches, which both processes must agree on."""
+    """Return the state after each series of batches, on which both processes must agree."""
     for name, batches in series.items():
         stacked = (np.stack(column) for column in zip(*batches, strict=True))
         columns = zip(("observations", "policy", "value", "replies"), stacked, strict=True)
@@ -130,7 +130,7 @@ def train_in_two_processes(
         for rank in ("0", "1")
     ]
     for rank in ranks:
-        assert rank.wait(DEADLINE) == 0, [each.said() for each in ranks]
+        assert rank.wait(DEADLINE) == 0, [each.output() for each in ranks]
     states: dict[str, dict[str, np.ndarray]] = {}
     for name in series:
         leader, follower = (load_file(folder / f"{name}-{rank}.safetensors") for rank in (0, 1))
@@ -142,27 +142,28 @@ def train_in_two_processes(
 
 
 def test_two_processes_take_the_steps_of_one(run: RunConfig, tmp_path: Path) -> None:
-    """Where both halves of each batch show the same positions, with other targets: then batch
-    normalisation, which looks at each half alone, sees what one process sees.
+    """Two processes compute the same state as one process.
 
-    From one point, the first step on halves that differ is the mean of the steps on either.
+    In ``same``, both halves of each batch have the same positions with other targets. Batch
+    normalization, which sees one half, then computes the same as in one process. In ``different``
+    the halves differ, and the first step is the mean of the steps on either half.
     """
-    alike: list[Columns] = []
+    same: list[Columns] = []
     for step in range(4):
         observations, *_ = first = half(step)
         _, policy, value, replies = half(100 + step)
-        alike.append(joined(first, (observations, policy, value, replies)))
+        same.append(joined(first, (observations, policy, value, replies)))
     halves = half(0), half(1)
-    found = train_in_two_processes(tmp_path, alike=alike)
-    found |= train_in_two_processes(tmp_path, unlike=[joined(*halves)])
+    found = train_in_two_processes(tmp_path, same=same)
+    found |= train_in_two_processes(tmp_path, different=[joined(*halves)])
     alone = Learner(GAME, run)
-    for step, batch in enumerate(alike):
+    for step, batch in enumerate(same):
         alone.seconds = 15.0 * step
         alone.train(batch)
     for name, tensor in alone.state().items():
-        # One process divides its running variances by n - 1 of twice as many numbers.
+        # One process divides its running variances by n - 1 for an n that is twice as large.
         bound = 0.02 if name.endswith("running_var") else 2e-4
-        found_here = found["alike"][name]
+        found_here = found["same"][name]
         np.testing.assert_allclose(found_here, tensor, rtol=bound, atol=1e-5, err_msg=name)
     either: list[dict[str, torch.Tensor]] = []
     for each in halves:
@@ -171,7 +172,7 @@ def test_two_processes_take_the_steps_of_one(run: RunConfig, tmp_path: Path) -> 
         either.append(learner.state())
     for name, first in either[0].items():
         wanted = (first.double() + either[1][name].double()) / 2
-        found_here = found["unlike"][name]
+        found_here = found["different"][name]
         np.testing.assert_allclose(found_here, wanted, rtol=2e-4, atol=1e-5, err_msg=name)
 
 
@@ -188,17 +189,17 @@ def environment(role_url: Callable[[str], str], valkey_url: str, tmp_path: Path)
 def until(condition: Callable[[], object], process: Fork) -> None:
     deadline = time.monotonic() + DEADLINE
     while not condition():
-        assert process.poll() is None, process.said()
+        assert process.poll() is None, process.output()
         assert time.monotonic() < deadline, "it did not happen in time"
         time.sleep(0.05)
 
 
-@pytest.mark.fleet  # torch is imported by four processes
+@pytest.mark.fleet  # four processes import torch
 @pytest.mark.timeout(1800)
 def test_torchrun_starts_one_trainer_of_two_processes(
     run: RunConfig, environment: dict[str, str], database_url: str, tmp_path: Path
 ) -> None:
-    """It trains, publishes, saves at SIGTERM, and a trainer of one process takes over."""
+    """The team trains, publishes and saves at SIGTERM; a trainer of one process takes over."""
     checkpoints = CheckpointFolder(tmp_path / "checkpoints" / "team")
     with Database(database_url) as database:
         database.register_run(run)
@@ -229,14 +230,14 @@ def test_torchrun_starts_one_trainer_of_two_processes(
         assert len(models) > 2
         assert models[-1].metrics["average_decay"] == 0.5
 
-    # A leader that fails before it trains lets the other process leave, too.
+    # If the leader fails before it trains, the other process ends, too.
     environment["ZEROFLEET_METRICS_ADDRESS"] = "nowhere"
     program, *arguments = (*TORCHRUN, "zerofleet.services.trainer", tmp_path / "run.toml")
     failed = Fork(program, arguments, environment, tmp_path / "failed.log")
     failed.wait(DEADLINE)
-    assert "cannot serve metrics on 'nowhere'" in failed.said()
-    assert "Connection closed by peer" not in failed.said()
-    assert "exitcode  : 2 " in failed.said()
+    assert "cannot serve metrics on 'nowhere'" in failed.output()
+    assert "Connection closed by peer" not in failed.output()
+    assert "exitcode  : 2 " in failed.output()
 
 
 def test_a_batch_that_cannot_be_divided(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,7 +26,7 @@ GUIDES = "".join(
     for name in ("compose", "kubernetes")
 )
 OURS = {"cp run.toml deploy/k8s/overlays/local/run.toml", "export PATH=$PWD/.venv/bin:$PATH"}
-"""Commands that are about the tutorial's own files and shell."""
+"""Commands for the tutorial's own files and shell."""
 
 
 def blocks(page: str, language: str) -> list[str]:
@@ -43,7 +43,7 @@ def commands(page: str) -> list[str]:
 
 @pytest.mark.parametrize("command", commands(PAGE))
 def test_every_command_is_one_that_is_tested(command: str) -> None:
-    """Those of Compose and Kubernetes are in the guides, which the fleets' tests follow."""
+    """Commands for Compose and Kubernetes come from the guides, which the fleets' tests follow."""
     words = shlex.split(command)
     match words[0]:
         case "zerofleet":

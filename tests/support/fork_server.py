@@ -1,8 +1,8 @@
-"""Services for tests, as processes that start at once: forks of one that has imported them all.
+"""Services for tests, as processes that start at once: forks of a process with all imports.
 
-A service that is started alone imports for one to four seconds of CPU; a fork has begun after some
-20 ms. It is a process like any other, with a command line, an environment, a log, signals and an
-exit status.
+A service that is started alone imports for one to four seconds of CPU; a fork starts in about 20
+ms. It is a process like any other, with a command line, an environment, a log, signals and an exit
+status.
 """
 
 from __future__ import annotations
@@ -29,24 +29,24 @@ _context.set_forkserver_preload(_PRELOADED)
 
 
 def preload(module: str) -> None:
-    """Have the forks begin with one more module, which most tests have no use for.
+    """Import one more module in the server, which most tests do not use.
 
     Args:
-        module: by name; asked for before the first fork.
+        module: name of the module; call this before the first fork.
     """
     _PRELOADED.append(module)
     _context.set_forkserver_preload(_PRELOADED)
 
 
 class Fork:
-    """``python -m PROGRAM ARGUMENT...`` in a session of its own; it dies with this process.
+    """A process ``python -m PROGRAM ARGUMENT...`` in its own session; it ends with this process.
 
-    Its methods are those of ``subprocess.Popen``, but what it writes goes to a log.
+    The methods are the same as in ``subprocess.Popen``, but the output goes to a log.
 
     Args:
         program: a module, or the path of a script; run as ``__main__``.
-        arguments: of the command line.
-        environment: added to our own, without what ours has for a fleet or a bucket.
+        arguments: the command line's arguments.
+        environment: added to our own, without our variables for a fleet or a bucket.
         log: standard output and error are appended here.
     """
 
@@ -69,14 +69,14 @@ class Fork:
         self.pid = self._process.pid
 
     def poll(self) -> int | None:
-        """The exit status, negative for the signal that ended it; None while it runs."""
+        """Return the exit status, negative for the signal that ended it; None while it runs."""
         return self._process.exitcode
 
     def wait(self, timeout: float | None = None) -> int:
-        """The exit status, once it has ended.
+        """Return the exit status, once the process has ended.
 
         Raises:
-            subprocess.TimeoutExpired: it has not in time.
+            subprocess.TimeoutExpired: the process has not ended in time.
         """
         self._process.join(timeout)
         status = self.poll()
@@ -84,23 +84,23 @@ class Fork:
             raise subprocess.TimeoutExpired(self._process.name, timeout or 0.0)
         return status
 
-    def said(self) -> str:
-        """Return its output so far."""
+    def output(self) -> str:
+        """Return the process's output so far."""
         with self._log.open("rb") as file:
             file.seek(self._log_begins)
             return file.read().decode()
 
     def send_signal(self, number: int) -> None:
-        """Send it a signal, unless it has ended."""
+        """Send a signal, unless the process has ended."""
         if self.poll() is None:
             os.kill(self.pid, number)
 
     def terminate(self) -> None:
-        """Ask it to leave."""
+        """Send SIGTERM."""
         self.send_signal(signal.SIGTERM)
 
     def kill(self) -> None:
-        """End it."""
+        """Send SIGKILL."""
         self.send_signal(signal.SIGKILL)
 
 

@@ -13,7 +13,7 @@ from zerofleet.prediction import Prediction
 
 
 class UniformPredictor:
-    """Every action alike, every position even: the search alone decides."""
+    """Predicts a uniform policy and value 0, so the search alone decides."""
 
     def __init__(self, game: str, model_version: int = 1) -> None:
         self._num_actions = games.spec(game).num_actions
@@ -21,7 +21,7 @@ class UniformPredictor:
 
     async def predict(self, observations: NDArray[np.uint8]) -> Prediction:
         """Zeros: ``policy_logits`` [batch, num_actions] float16, ``value`` [batch] float32."""
-        await asyncio.sleep(0)  # as a remote predictor, let others run
+        await asyncio.sleep(0)  # let other tasks run, as a remote predictor does
         batch = len(observations)
         return Prediction(
             np.zeros((batch, self._num_actions), np.float16),
@@ -31,7 +31,7 @@ class UniformPredictor:
 
 
 class MarkerPredictor:
-    """Every value encodes the version, so that an answer shows which model it came from."""
+    """Encodes the version in every value, so that an answer shows its model."""
 
     _MOST_VERSIONS = 1024
 
@@ -53,12 +53,12 @@ class MarkerPredictor:
 
     @classmethod
     def decode(cls, value: NDArray[np.float32]) -> NDArray[np.int32]:
-        """The versions [batch] int32 that gave these values."""
+        """Return the versions [batch] int32 that these values encode."""
         return np.rint(value * cls._MOST_VERSIONS).astype(np.int32)
 
 
 class HashPredictor:
-    """Opinions about every position, all different and all arbitrary: games that vary."""
+    """Predicts different, arbitrary values for every position, so that games vary."""
 
     def __init__(self, game: str, model_version: int = 1, *, value_scale: float = 0.5) -> None:
         self._num_actions = games.spec(game).num_actions
@@ -66,7 +66,7 @@ class HashPredictor:
         self.model_version = model_version
 
     async def predict(self, observations: NDArray[np.uint8]) -> Prediction:
-        """Pseudo-random ``policy_logits`` [batch, num_actions] and ``value`` [batch]."""
+        """Return pseudo-random ``policy_logits`` [batch, num_actions] and ``value`` [batch]."""
         await asyncio.sleep(0)
         logits = np.empty((len(observations), self._num_actions), np.float16)
         value = np.empty(len(observations), np.float32)

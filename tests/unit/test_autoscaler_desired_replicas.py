@@ -1,4 +1,4 @@
-"""The rule that sizes the fleet: what it reacts to, what it never does."""
+"""The rule that sizes the fleet: which inputs it follows and which changes it never makes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def a_fleet(
     wait: float = 0.2,
     replicas: float = 1,
 ) -> FleetFigures:
-    """A fleet in which each worker makes 10 positions a second of 1,000 rows."""
+    """Return a fleet in which each worker makes 10 positions a second from 1,000 rows."""
     rows = 1_000.0 * workers
     return FleetFigures(
         trainers=1,
@@ -49,7 +49,7 @@ def a_fleet(
 
 
 class Watched:
-    """A rule with a clock of its own, past its first answer."""
+    """A rule with a clock of its own, after its first answer."""
 
     def __init__(self, fleet: FleetFigures, section: ScalingSection = SECTION) -> None:
         self.rule = ScalingRule(section)
@@ -63,7 +63,7 @@ class Watched:
         return self.rule.look(next(self._times), fleet)
 
     def see(self, fleet: FleetFigures, looks: int = 1) -> Desired:
-        """So many looks at the same fleet; the last answer."""
+        """Look at the same fleet this many times and return the last answer."""
         found = [self.look(fleet) for _ in range(looks)][-1]
         assert found is not None
         return found
@@ -105,7 +105,7 @@ def test_at_most_twice_what_is_there() -> None:
 
 
 def test_pods_that_start_or_are_preempted_change_nothing() -> None:
-    """The need is a rate divided by the rate of one worker, however many there are."""
+    """The need is a rate divided by the rate of one worker, however many workers there are."""
     watched = Watched(a_fleet(10, 4.0))
     assert watched.see(a_fleet(10, 8.0)).selfplay.count == 20
     for workers in (12, 15, 20, 10, 16, 20):
@@ -141,7 +141,7 @@ def test_shrinks_to_half_at_once_and_never_to_none() -> None:
 
 
 def test_a_mean_takes_its_time_and_its_tail_is_no_use() -> None:
-    """Over a minute a burst of one look is little, and a fall leaves no peak behind."""
+    """In the mean over a minute a short burst is small, and a fall leaves no peak behind."""
     section = SECTION.model_copy(update={"window_seconds": 6 * EVERY})
     watched = Watched(a_fleet(20, 4.0), section)
     watched.see(a_fleet(20, 4.0), 6)
@@ -254,7 +254,7 @@ def test_without_inference_there_is_no_answer_that_one_is_enough() -> None:
 
 
 def test_a_trainer_that_lets_self_play_pause_has_too_many_workers() -> None:
-    """Paused workers make fewer positions; that is not what they could make."""
+    """Paused workers make fewer positions, but their capacity is unchanged."""
     full = a_fleet(10, 2.0)
     half = replace(full, active=5, paused=5, positions_per_second=50, samples_per_second=200)
     need = need_of(half, SECTION)
@@ -265,7 +265,7 @@ def test_a_trainer_that_lets_self_play_pause_has_too_many_workers() -> None:
 
 
 def test_reuse_is_what_the_trainer_measures_over_the_time_it_works() -> None:
-    """Drawn 4 times each, waiting a third of its time: it would draw each 6 times."""
+    """Positions are drawn 4 times each; without its waits the trainer would draw them 6 times."""
     positions, drawn_each, wait_share = 10.0, 4.0, 1 / 3
     fleet = replace(a_fleet(1, 4.0), samples_per_second=positions * drawn_each / (1 - wait_share))
     assert need_of(fleet, SECTION).reuse == pytest.approx(drawn_each / (1 - wait_share))
@@ -313,7 +313,7 @@ def test_whatever_is_seen_bounds_hold_and_steps_are_bounded(seen: list[FleetFigu
 def test_a_constant_demand_is_met_once_and_for_all(
     useful: float, workers: int, target: float
 ) -> None:
-    """The fleet follows each answer at once; after that nothing moves any more."""
+    """The fleet follows each answer at once; after that nothing changes."""
 
     def at(now: int) -> FleetFigures:
         return a_fleet(now, target * useful / now, target=target, load=0.05)
@@ -333,10 +333,10 @@ def test_a_constant_demand_is_met_once_and_for_all(
 def test_more_demand_never_asks_for_less(one: float, other: float) -> None:
     low, high = sorted((one, other))
 
-    def asked(reuse: float) -> int:
+    def workers(reuse: float) -> int:
         return Watched(a_fleet(10, 4.0)).see(a_fleet(10, reuse), 2 * LOOKS).selfplay.count
 
-    assert asked(low) <= asked(high)
+    assert workers(low) <= workers(high)
 
 
 @pytest.mark.parametrize("useful", [1.0, 1.5, 3.3, 250.0])

@@ -1,4 +1,4 @@
-"""The simulation of scaling: its means against messages one by one, and its smallest cases."""
+"""The simulation of scaling, compared with a simulation of single messages and in small cases."""
 
 from __future__ import annotations
 
@@ -31,11 +31,12 @@ ROWS = 256
 def one_by_one(
     workers: int, think: float, cost: BatchCost, seconds: float
 ) -> tuple[float, float, float]:
-    """Messages a second, rows of a batch, and wait over computation, by playing all through."""
+    """Return messages a second, rows of a batch, and wait over computation, by simulation."""
     random = np.random.default_rng(1)
     most = cost.max_rows // ROWS
-    queue = deque[tuple[float, int]]()  # since when a worker's message waits
-    thinking = [deque[float]() for _ in range(workers)]  # loops that want their worker's core
+    queue = deque[tuple[float, int]]()  # time at which a worker's message began to wait
+    # event loops that wait for their worker's core
+    thinking = [deque[float]() for _ in range(workers)]
     events: list[tuple[float, int, int, str]] = []
     busy, messages, batches, waited, computed, number = False, 0, 0, 0.0, 0.0, 0
 
@@ -96,7 +97,7 @@ def test_the_hpa_overlooks_a_tenth_is_paced_and_takes_its_time_downwards() -> No
     assert hpa.replicas == 100
     hpa.sync(15, 500)
     hpa.sync(30, 500)
-    assert hpa.replicas == 200  # doubled within a minute, and no more
+    assert hpa.replicas == 200  # doubled within a minute, which is the limit
     hpa.sync(75, 500)
     assert hpa.replicas == 400
     hpa.sync(90, None)
@@ -138,15 +139,15 @@ def test_a_small_fleet_finds_its_size_and_stays_there(size: int, fault: str) -> 
     assert isinstance(converged, float)
     assert converged < 30
     assert row["reversals"] == 0
-    asked = [each.asked for each in samples]
-    assert min(asked) >= 1
-    assert max(asked) <= 1.35 * size + 1
+    wanted = [each.asked for each in samples]
+    assert min(wanted) >= 1
+    assert max(wanted) <= 1.35 * size + 1
 
 
 def test_where_inference_may_not_grow_more_workers_are_not_asked_for() -> None:
     simulation = Simulation(100, "few replicas", seed=1)
     samples = simulation.run(hours=1.0)
-    assert 20 <= samples[-1].asked <= 26  # of 100: 24 are fed
+    assert 20 <= samples[-1].asked <= 26  # there are 100 workers, and the server can feed 24
     assert samples[-1].wait < 1
 
 

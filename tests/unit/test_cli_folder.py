@@ -1,4 +1,4 @@
-"""The data folder: whose it is, and that only one runs stores in it."""
+"""The data folder: its owner, and that only one process runs stores in it."""
 
 import fcntl
 import hashlib
@@ -97,9 +97,9 @@ def test_what_is_set_for_a_start_is_in_the_run_file_that_is_kept(
         folder = DataFolder.for_run(tmp_path / "data", chosen)
         folder.keep_run_file(RUN_FILE, chosen)
     assert load_run(folder.run_file) == chosen
-    kept = tomllib.loads(folder.run_file.read_text())
+    copy = tomllib.loads(folder.run_file.read_text())
     expected = merge(tomllib.loads(own), {"format": 2, **written})
-    assert kept == {key: value for key, value in expected.items() if value is not None}
+    assert copy == {key: value for key, value in expected.items() if value is not None}
     remarks = {line for line in own.splitlines() if line.startswith("#")}
     assert remarks <= set(folder.run_file.read_text().splitlines())
 
@@ -143,10 +143,10 @@ def test_the_disk_limit_is_in_the_run_file_that_is_kept(
     run = with_disk_limit(load_run(run_file))
     folder = DataFolder.for_run(tmp_path / "data", run)
     folder.keep_run_file(run_file, run)
-    kept = load_run(folder.run_file)
-    assert kept == run
-    assert kept.retention.max_disk_gb == limit
-    assert kept.retention.limit_bytes == (limit * 1e9 or None)
+    copy = load_run(folder.run_file)
+    assert copy == run
+    assert copy.retention.max_disk_gb == limit
+    assert copy.retention.limit_bytes == (limit * 1e9 or None)
     text = f"format = 2\n{run_file.read_text()}"
     assert in_file is None or folder.run_file.read_text() == text
 
@@ -201,9 +201,9 @@ def test_a_best_model_whose_file_is_damaged_is_named(
     for content, word in ((b"a model", ""), (b"a mod", f"{path} is damaged"), (None, "no model")):
         path.unlink() if content is None else path.write_bytes(content)
         tell_of_damage(folder, Promotion(2, 7, sha256))
-        said = capsys.readouterr().err
-        assert word in said
-        assert ("the best model, 7, cannot be used" in said) == bool(word)
+        message = capsys.readouterr().err
+        assert word in message
+        assert ("the best model, 7, cannot be used" in message) == bool(word)
 
 
 @pytest.mark.parametrize(
@@ -291,7 +291,7 @@ def test_the_name_of_a_run_means_its_data_folder(
     tmp_path: Path, run: RunConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    DataFolder.for_run(Path("zerofleet-data/mine"), run)  # a name that no run file has
+    DataFolder.for_run(Path("zerofleet-data/mine"), run)  # no run file has this name
     assert chosen_folder(None, Path("mine")).root.name == "mine"
     with pytest.raises(ConfigError, match=r"no trained model 'other'.*; runs in .*: mine"):
         chosen_folder(None, Path("other"))
@@ -303,9 +303,9 @@ def test_other_runs_of_the_page_are_of_the_same_game_and_have_their_own_labels(
     monkeypatch.chdir(tmp_path)
 
     def made(name: str, of: Path) -> DataFolder:
-        kept = load_run(of)
-        folder = DataFolder.for_run(Path("zerofleet-data") / name, kept)
-        folder.keep_run_file(of, kept)
+        copy = load_run(of)
+        folder = DataFolder.for_run(Path("zerofleet-data") / name, copy)
+        folder.keep_run_file(of, copy)
         return folder
 
     own = made("tictactoe", RUN_FILE)
@@ -331,7 +331,7 @@ def test_a_run_file_and_a_folder_must_mean_the_same_run(
     tmp_path: Path, run: RunConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    Path("tictactoe").mkdir()  # a folder is no run file: zerofleet's own is meant
+    Path("tictactoe").mkdir()  # a folder is no run file, so zerofleet's own run file is used
     assert find_run_file(Path("tictactoe")) != Path("tictactoe")
     for root in ("zerofleet-data/tictactoe", "elsewhere"):
         DataFolder.for_run(Path(root), run)
@@ -355,7 +355,7 @@ def test_every_command_that_asks_a_run_is_told_which_alike(command: str) -> None
 
 @pytest.fixture
 def full_folder(tmp_path: Path, run: RunConfig) -> Iterator[DataFolder]:
-    """A data folder on a disk of its own, which is full."""
+    """A data folder on a full disk of its own."""
     mounted = tmp_path / "disk"
     mounted.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", "size=64k", "none", str(mounted)]
@@ -378,7 +378,7 @@ def test_a_full_disk_is_named_with_its_folder(
     root = full_folder.root
     assert f"full: 0.0 MB left on the disk of {root}" in str(full_disk(root))
     assert full_disk(tmp_path) is None
-    with full_folder.hold("sql"):  # which takes no room
+    with full_folder.hold("sql"):  # the lock takes no space
         assert full_folder.holder_pid() == os.getpid()
         with pytest.raises(ConfigError, match=f"the disk of {root} is full: make room there"):
             Running(os.getpid(), {}, "").announced(full_folder).__enter__()
@@ -387,11 +387,11 @@ def test_a_full_disk_is_named_with_its_folder(
     with pytest.raises(ConfigError, match=f"the disk of {root / 'valkey'} is full"):
         EmbeddedValkey(root / "valkey").start()
     (root.parent / "filler").unlink()
-    DataFolder.for_run(root / "new", run)  # what did not fit left nothing that is in the way
+    DataFolder.for_run(root / "new", run)  # the failed write left nothing behind that blocks this
 
 
 def test_a_run_file_that_cannot_be_copied_is_named(tmp_path: Path, run: RunConfig) -> None:
-    """As from a shell's <(...)."""
+    """The path is a pipe, as from a shell's <(...)."""
     folder = DataFolder.for_run(tmp_path / "data", run)
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
@@ -399,13 +399,13 @@ def test_a_run_file_that_cannot_be_copied_is_named(tmp_path: Path, run: RunConfi
         folder.keep_run_file(pipe, run)
 
 
-def kept(run_file: Path) -> bytes:
-    """What a data folder keeps of a run file."""
+def copy_of(run_file: Path) -> bytes:
+    """Return the content of a data folder's copy of the run file."""
     return b"format = 2\n" + run_file.read_bytes()
 
 
 def everything_in(folder: Path) -> dict[str, bytes]:
-    """The content of each file but the lock, by path."""
+    """Return the content of each file except the lock, by path."""
     files = (path for path in folder.rglob("*") if path.is_file() and path.name != "lock")
     return {str(path.relative_to(folder)): path.read_bytes() for path in files}
 
@@ -440,7 +440,7 @@ def test_a_new_folder_whose_start_fails_is_removed(tmp_path: Path, run: RunConfi
     for error in (ConfigError, KeyboardInterrupt):
         fail(root, run, RUN_FILE, change, error)
         assert not (tmp_path / "a").exists()
-    root.mkdir(parents=True)  # an empty folder that was there stays
+    root.mkdir(parents=True)  # an empty folder that existed before stays
     fail(root, run, RUN_FILE)
     assert list((tmp_path / "a").rglob("*")) == [root]
 
@@ -452,7 +452,7 @@ def test_the_logs_of_a_first_start_that_failed_are_kept(tmp_path: Path, run: Run
         start.folder.logs.mkdir(exist_ok=True)
         (start.folder.logs / "trainer.log").write_text("why")
 
-    for _ in range(2):  # and are not in the way of the next one
+    for _ in range(2):  # the first failure does not block the second attempt
         fail(root, run, RUN_FILE, change)
         assert everything_in(root) == {"logs/trainer.log": b"why"}
 
@@ -483,7 +483,7 @@ def test_a_start_that_fails_changes_nothing_in_an_old_folder(
         start.succeeded()
     assert everything_in(root) == {
         **without_stores,
-        "run.toml": kept(new),
+        "run.toml": copy_of(new),
         "stores.json": b"new",
     }
 
@@ -508,7 +508,7 @@ with Start(root, run, new) as start:
 
 @pytest.fixture
 def changed(tmp_path: Path) -> Path:
-    """A run file that is other than that of the last start."""
+    """A run file that differs from the last start's."""
     path = tmp_path / "new.toml"
     path.write_text(RUN_FILE.read_text() + "\n# new\n")
     return path
@@ -546,9 +546,9 @@ def test_a_run_that_is_killed_after_its_start_keeps_its_files(
         start.succeeded()
     kill_in_start(root, changed, "start.succeeded()")
     after = everything_in(root)
-    assert after["run.toml"] == kept(changed)
+    assert after["run.toml"] == copy_of(changed)
     with pytest.raises(ConfigError, match="no"), Start(root, run, RUN_FILE):
-        raise ConfigError("no")  # before it wrote anything
+        raise ConfigError("no")  # before anything was written
     assert everything_in(root) == after
     assert everything_in(chosen_folder(root).root) == after
 
@@ -561,7 +561,7 @@ def test_a_start_that_goes_on_is_not_undone(tmp_path: Path, run: RunConfig, chan
     with Start(root, run, changed) as start:
         start.write(run)
         chosen_folder(root)
-        assert (root / "run.toml").read_bytes() == kept(changed)
+        assert (root / "run.toml").read_bytes() == copy_of(changed)
         start.succeeded()
 
 
@@ -581,7 +581,7 @@ def test_a_start_that_is_refused_removes_nothing(tmp_path: Path, run: RunConfig)
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root (run the tests as root)")
 def test_a_folder_of_another_user_is_named(tmp_path: Path, run: RunConfig) -> None:
-    """As after a copy by root."""
+    """Root copied the folder, for example."""
     with tempfile.TemporaryDirectory() as anybodys:
         root = Path(anybodys) / "data"
         Path(anybodys).chmod(0o777)
@@ -609,7 +609,7 @@ def test_a_folder_of_another_user_is_named(tmp_path: Path, run: RunConfig) -> No
 
 
 def modes(folder: DataFolder) -> dict[str, int]:
-    """Modes of the folder and of what is in it, without those of folders below."""
+    """Return the modes of the folder and its entries, without the entries of folders below."""
     paths = (folder.root, *folder.root.iterdir())
     return {path.name: path.stat().st_mode & 0o777 for path in paths}
 
@@ -621,11 +621,11 @@ def test_a_data_folder_is_closed_to_other_users(run: RunConfig, tmp_path: Path) 
         (root / name).mkdir()
     (root / "run.toml").touch()
     (root / "lock").touch()
-    for path in (root, *root.iterdir()):  # as an earlier version made them
+    for path in (root, *root.iterdir()):  # modes of an earlier version
         path.chmod(0o755 if path.is_dir() else 0o644)
     with folder.hold("up"):
         found = modes(folder)
-    # The user that root's Postgres runs as passes through, and sees nothing.
+    # The user that runs root's Postgres may pass through the folder but not list it.
     assert found.pop("data") == (0o711 if os.geteuid() == 0 else 0o700)
     assert found.pop("lock") == found.pop("zerofleet.json") == found.pop("run.toml") == 0o600
     assert set(found.values()) == {0o700}
@@ -642,7 +642,7 @@ def test_the_lock_of_a_store_is_closed_to_other_users(tmp_path: Path) -> None:
 
 def test_whoever_holds_the_lock_is_named(run: RunConfig, tmp_path: Path) -> None:
     folder = DataFolder.for_run(tmp_path / "data", run)
-    with folder.hold("up"):  # its number is written there, and it ends
+    with folder.hold("up"):  # the lock file keeps its process number, and the process ends
         pass
     code = (
         "import fcntl, sys; lock = open(sys.argv[1]); fcntl.flock(lock, fcntl.LOCK_EX)\n"
@@ -664,7 +664,7 @@ def test_whoever_holds_the_lock_is_named(run: RunConfig, tmp_path: Path) -> None
 
 
 def lock_holder_is_told() -> bool:
-    """Whether this system says who holds a lock (Linux)."""
+    """Return whether this system reports who holds a lock (Linux)."""
     with tempfile.NamedTemporaryFile() as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         return lock_holder(Path(file.name)) == os.getpid()

@@ -1,4 +1,4 @@
-"""The names of players as a person gives them, and what a trial's score is worth."""
+"""The names of players on the command line, and the meaning of a trial's score."""
 
 import pytest
 
@@ -59,7 +59,7 @@ def test_the_score_lies_in_its_interval(pair: tuple[float, float], pairs: int) -
 
 
 def test_the_interval_is_that_of_independent_pairs() -> None:
-    """20 pairs of all five outcomes alike: the variance of a pair's score per game is 1 / 8."""
+    """With 20 pairs, equally often each outcome, a pair's score per game has variance 1 / 8."""
     low, high = interval(*[LOST, (0.5, 0.0), EVEN, (1.0, 0.5), WON] * 4)
     assert high - 0.5 == pytest.approx(1.96 * (1 / 8 / 20) ** 0.5, rel=1e-4)
     assert low + high == pytest.approx(1.0)

@@ -1,4 +1,4 @@
-"""The figures of a run as a person sees them."""
+"""The figures of a run as a user sees them."""
 
 import io
 import json
@@ -196,8 +196,8 @@ def test_told_to_stop_nothing_is_shown_of_what_services_did(
 
 def test_one_is_not_counted_in_the_plural(tmp_path: Path) -> None:
     one = replace(FULL, games=1, models=1, promotions=1)
-    said = final_report(one, Usage(1.0, 1.0), DataFolder(tmp_path, "r", "g"))
-    assert "\n1 game, 1 model, 1 promotion; " in said
+    report = final_report(one, Usage(1.0, 1.0), DataFolder(tmp_path, "r", "g"))
+    assert "\n1 game, 1 model, 1 promotion; " in report
     disk = replace(NOTHING, kept=replace(NOTHING.kept, models=1))
     assert "files of 1 of 1 model\n" in status_text(one, disk, [], None)
 
@@ -245,7 +245,8 @@ STARVED = TrainerFigures(demand=DemandFigures(wait_share=1.0))
             "running",
         ),
         (SelfplayFigures(), "", "running", "Running", "running"),
-        (SelfplayFigures(), "Postgres", None, "Waiting for Postgres", "blocked"),  # of 1.0
+        # heartbeats of 1.0 have no status
+        (SelfplayFigures(), "Postgres", None, "Waiting for Postgres", "blocked"),
         (TrainerFigures(), "500 positions", "idle", "Idle: waiting for 500 positions", "idle"),
         (PACED, "11 positions", "idle", "Running (paced to self-play)", "running"),
         (PACED, "", "running", "Running (paced to self-play)", "running"),
@@ -335,19 +336,19 @@ def test_sizes_are_told_once_and_again_if_a_restart_changes_them(
     for workers in (0, 1, 3):  # a run that learns from given games alone has no worker
         run = LocalRun(values, folder, until=FOREVER, workers=workers, **options)
         run._report_workers()
-    told = capsys.readouterr().out
-    assert "self-play: 1 worker, 16 games per worker, on" in told
-    assert "self-play: 3 workers, 16 games per worker, on" in told
-    assert told.count("\n") == 2
+    printed = capsys.readouterr().out
+    assert "self-play: 1 worker, 16 games per worker, on" in printed
+    assert "self-play: 3 workers, 16 games per worker, on" in printed
+    assert printed.count("\n") == 2
     for runs_on in ("", "cuda", "cuda", "", "cpu", "cpu"):  # older versions send no text
         figures = InferenceFigures(runs_on=runs_on)
         run._report_services([ServiceState("inference", "Running", figures=figures)])
     assert capsys.readouterr().out == "inference: cuda\ninference: cpu\n"
     figures = InferenceFigures(runs_on=HOSTILE)
     run._report_services([ServiceState("inference", "Running", figures=figures)])
-    told = capsys.readouterr().out
-    assert told.count("\n") == 1
-    assert told[:-1].isprintable()
+    printed = capsys.readouterr().out
+    assert printed.count("\n") == 1
+    assert printed[:-1].isprintable()
 
 
 def test_plain_lines_come_at_events_and_now_and_then(capsys: pytest.CaptureFixture[str]) -> None:
@@ -414,11 +415,11 @@ def test_status_as_text_and_json() -> None:
     assert "newest exam      no exam yet" in text
     kinds = Exam(4, 50, 300, 24, 0.08, "random", 0.263, 0.31), Exam(4, 50, 300, 42, 0.14, "good")
     examined = status_text(replace(FULL, newest_exams=kinds), KEPT, [], None)
-    told = (
+    row = (
         "model 4: random positions 8.00%, network only 26.30%, value error 0.310; "
         "good-play positions 14.00%"
     )
-    assert told in examined
+    assert row in examined
     stores = Running(1, {}, "")
     stopped = status_text(EMPTY, NOTHING, [], None, running=stores, page_command="zerofleet page")
     assert stopped.endswith("dashboard        not served; to open it: zerofleet page")
@@ -499,30 +500,30 @@ def test_a_disk_limit_without_a_rate_is_a_limit() -> None:
 
 
 def test_warnings_are_said_wherever_figures_are() -> None:
-    told = {"narrows": "40.0% differ: raise fork_share of [search]", "overfits": "wide gaps"}
-    warned, text = replace(FULL, warnings=told), io.StringIO()
+    warnings = {"narrows": "40.0% differ: raise fork_share of [search]", "overfits": "wide gaps"}
+    warned, text = replace(FULL, warnings=warnings), io.StringIO()
     Console(file=text, width=120).print(draw(warned, [], 0.0))
     for shown in (status_text(warned, KEPT, [], None), text.getvalue(), one_line(warned, [], 0.0)):
         assert "Self-play is repeating itself: 40.0% differ" in shown
         assert "The network is overfitting: wide gaps" in shown
-    assert json.loads(json.dumps(status_values(warned, KEPT, [], None)))["warnings"] == told
+    assert json.loads(json.dumps(status_values(warned, KEPT, [], None)))["warnings"] == warnings
 
 
 def test_refused_variants_are_said_wherever_figures_are() -> None:
-    said = "int8: policy_kl 0.00612 is above 0.005"
-    refused, text = replace(FULL, refused_variants=said), io.StringIO()
+    reason = "int8: policy_kl 0.00612 is above 0.005"
+    refused, text = replace(FULL, refused_variants=reason), io.StringIO()
     Console(file=text, width=100).print(draw(refused, [], 0.0))
-    for told in (status_text(refused, KEPT, [], None), text.getvalue()):
-        assert said in told
-    assert f" | rejected models {said}" in one_line(refused, [], 0.0)
+    for shown in (status_text(refused, KEPT, [], None), text.getvalue()):
+        assert reason in shown
+    assert f" | rejected models {reason}" in one_line(refused, [], 0.0)
     assert "rejected" not in status_text(FULL, KEPT, [], None) + one_line(FULL, [], 0.0)
 
 
 def test_the_steps_until_the_next_model_are_said_wherever_figures_are() -> None:
     running, text = replace(FULL, steps_to_next_model=1_361), io.StringIO()
     Console(file=text, width=100).print(draw(running, [], 0.0))
-    for told in (status_text(running, KEPT, [], "h:1"), text.getvalue()):
-        assert re.search(r"^next model +in 1,361 steps", told, re.MULTILINE)
+    for shown in (status_text(running, KEPT, [], "h:1"), text.getvalue()):
+        assert re.search(r"^next model +in 1,361 steps", shown, re.MULTILINE)
     assert " | next model in 1,361 steps | " in one_line(running, [], 0.0)
     assert " | next model not known yet | " in one_line(FULL, [], 0.0)
     assert "next model" not in status_text(FULL, KEPT, [], None)
@@ -530,7 +531,7 @@ def test_the_steps_until_the_next_model_are_said_wherever_figures_are() -> None:
 
 
 def test_the_redis_of_a_stopped_run_is_not_shown_as_up() -> None:
-    """Its stores are up for the command only."""
+    """The stores run for the command only."""
     stopped = Running(1, {}, "")
     assert "\nRedis" not in status_text(FULL, KEPT, [], None, running=stopped)
     assert "\nRedis" in status_text(FULL, KEPT, [], "h:1", running=stopped)
@@ -558,9 +559,9 @@ def test_a_full_disk_is_said_wherever_figures_are() -> None:
 def test_the_last_lines_say_what_is_known_of_workers_that_were_killed() -> None:
     silent = lost_text(0, {"selfplay-1": False, "selfplay-2": False}, None)
     assert silent.startswith("\nselfplay-1 and selfplay-2 had to be killed and did not report")
-    told = lost_text(0, {"selfplay-1": True, "selfplay-2": True}, None)
-    assert told.startswith("\nselfplay-1 and selfplay-2 had to be killed while saving unfinished")
-    assert "No finished game was lost." in told
+    text = lost_text(0, {"selfplay-1": True, "selfplay-2": True}, None)
+    assert text.startswith("\nselfplay-1 and selfplay-2 had to be killed while saving unfinished")
+    assert "No finished game was lost." in text
     both = lost_text(2, {"selfplay-1": True, "selfplay-2": False}, None)
     assert both.startswith("\n2 finished games were not stored")
     assert both.count("\n") == 3
@@ -619,10 +620,10 @@ def test_an_exam_is_suggested_where_there_is_one(tmp_path: Path, has_exam: bool)
 
 def test_a_run_goes_on_with_as_many_workers(tmp_path: Path) -> None:
     folder = DataFolder(tmp_path, "r", "g")
-    said = [final_report(FULL, Usage(1.0, 1.0), folder, workers=number) for number in (1, 3)]
-    assert [words.endswith(" --workers 3") for words in said] == [False, True]
-    said = [final_report(FULL, Usage(1.0, 1.0), folder, metrics_port=at) for at in (None, 9100)]
-    assert [words.endswith(" --metrics-port 9100") for words in said] == [False, True]
+    reports = [final_report(FULL, Usage(1.0, 1.0), folder, workers=number) for number in (1, 3)]
+    assert [words.endswith(" --workers 3") for words in reports] == [False, True]
+    reports = [final_report(FULL, Usage(1.0, 1.0), folder, metrics_port=at) for at in (None, 9100)]
+    assert [words.endswith(" --metrics-port 9100") for words in reports] == [False, True]
 
 
 @pytest.mark.parametrize("figures", [FULL, EMPTY])
@@ -634,7 +635,7 @@ def test_the_report_names_the_command_that_shows_the_page(
 
 
 def test_output_that_nobody_takes_stops_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As of a terminal that was closed."""
+    """The terminal was closed, for example."""
 
     class Closed(io.StringIO):
         def write(self, text: str) -> int:
@@ -650,7 +651,7 @@ def test_output_that_nobody_takes_stops_nothing(monkeypatch: pytest.MonkeyPatch)
 
 
 def hostile() -> tuple[RunFigures, list[ServiceState]]:
-    """All that another process or another role of the database can say."""
+    """Return every text that another process or another role of the database can send."""
     figures = replace(
         FULL,
         run=HOSTILE,

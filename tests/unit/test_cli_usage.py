@@ -1,4 +1,4 @@
-"""The bill of a run: CPU and wall seconds since the first game."""
+"""The usage of a run: CPU and wall seconds since the first game."""
 
 import itertools
 import json
@@ -20,7 +20,7 @@ BURN = "import time\nend = time.process_time() + 0.2\nwhile time.process_time() 
 def test_children_that_ended_are_counted() -> None:
     before = tree_cpu_seconds(os.getpid())
     subprocess.run([sys.executable, "-c", BURN], check=True)
-    assert tree_cpu_seconds(os.getpid()) - before > 0.1  # of 0.2, in ticks of a hundredth
+    assert tree_cpu_seconds(os.getpid()) - before > 0.1  # it used 0.2 s; ticks last 0.01 s
 
 
 def test_children_that_live_are_counted() -> None:
@@ -32,7 +32,7 @@ def test_children_that_live_are_counted() -> None:
     ) as child:
         assert child.stdout is not None
         child.stdout.readline()
-        assert tree_cpu_seconds(os.getpid()) - before > 0.1  # of 0.2, in ticks of a hundredth
+        assert tree_cpu_seconds(os.getpid()) - before > 0.1  # it used 0.2 s; ticks last 0.01 s
         child.communicate(b"\n")
 
 
@@ -42,7 +42,7 @@ def test_the_bill_begins_with_the_first_game_and_goes_on_after_a_restart(tmp_pat
     assert meter.read(games=0) == Usage(0.0, 0.0)
     assert not path.exists()
     meter.read(games=0)
-    began = time.monotonic()  # after the meter's own look at the clock
+    began = time.monotonic()  # after the meter has read its own clock
     while time.monotonic() < began + 0.02:
         pass
     first = meter.read(games=1)
@@ -77,5 +77,5 @@ def test_the_bill_has_a_curve_that_stays_small(
 
 
 def test_a_bill_that_cannot_be_written_stops_nothing(tmp_path: Path) -> None:
-    """As on a full disk, which the services wait out."""
+    """The disk is full, for example, and the services wait."""
     assert UsageMeter(tmp_path / "gone" / "usage.json").read(games=1).wall_seconds >= 0.0

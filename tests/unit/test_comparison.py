@@ -1,4 +1,4 @@
-"""Comparisons of runs: trainings that repeat, differences by hand, folders that resume."""
+"""Comparisons of runs: reproducible trainings, differences computed by hand, resumed folders."""
 
 import fcntl
 import hashlib
@@ -53,7 +53,7 @@ OPPONENT = Path(__file__).with_name("outside_program.py")
 
 
 def request(folder: Path, *settings: str, **more: Any) -> ComparisonRequest:
-    """A request of a few seconds, on tic-tac-toe."""
+    """Return a request for a comparison of a few seconds, on tic-tac-toe."""
     given: dict[str, Any] = {
         "runs": ["tictactoe"],
         "common": SMALL,
@@ -74,7 +74,7 @@ def small_run(*settings: str) -> RunConfig:
 
 
 def learnt(results: dict[str, Any], run: str) -> list[dict[str, Any]]:
-    """The rows of a training without CPU-seconds, in which another run may differ."""
+    """Return a training's rows without CPU-seconds, in which another run may differ."""
     [training] = [each for each in results["trainings"] if each["run"] == run]
     return [
         {key: value for key, value in row.items() if "cpu" not in key} for row in training["rows"]
@@ -82,7 +82,7 @@ def learnt(results: dict[str, Any], run: str) -> list[dict[str, Any]]:
 
 
 def test_one_seed_gives_one_run_whoever_learns_in_turns_with_it(tmp_path: Path) -> None:
-    same = "rating.games=2"  # plays no part in training
+    same = "rating.games=2"  # has no effect on training
     other = "search.c_puct=3,trainer.opponent_policy_weight=0.15"
     results = compare(request(tmp_path, same, other, steps=25, exams=0))
     mine = learnt(results, "tictactoe")
@@ -90,7 +90,7 @@ def test_one_seed_gives_one_run_whoever_learns_in_turns_with_it(tmp_path: Path) 
         (1, 0, 0),
         (2, 10, 320),
         (3, 20, 640),
-        (4, 30, 960),  # what is paid for when the budget ends is trained
+        (4, 30, 960),  # positions that are paid for when the budget ends are still trained on
     ]
     assert mine == learnt(results, same)
     assert mine[-1] != learnt(results, other)[-1]
@@ -140,7 +140,7 @@ async def test_a_match_counts_the_points_of_the_first_of_two_networks() -> None:
 
 
 async def test_anchors_play_the_last_model() -> None:
-    """The program answers over GTP, each of its games in a process of its own."""
+    """The program answers over GTP, and each game has a process of its own."""
     run = small_run()
     names = ["random", f"gtp:{shlex.join([sys.executable, str(OPPONENT), 'plays'])}"]
     found = await play_anchors(run, LearningLoop(run, "fp32").model, names, games=4)
@@ -162,7 +162,7 @@ def test_standard_errors_by_hand() -> None:
 
 
 def test_a_difference_is_paired_over_positions() -> None:
-    """The same errors in other positions are more uncertain than one error less."""
+    """The same number of errors in other positions is less certain than one error fewer."""
     one_less = np.zeros((1, 100))
     one_less[0, 7] = -1
     found = paired_difference(one_less)
@@ -208,7 +208,7 @@ def test_a_clear_reading_over_few_seeds_needs_students_t(
     found = paired_difference(np.repeat(np.array(by_seed)[:, None], 5, axis=1))
     assert found["difference"] == pytest.approx(0.4)
     assert found["reading"] == exam
-    won = [round(100 + 100 * each) for each in by_seed]  # of 200 pairs
+    won = [round(100 + 100 * each) for each in by_seed]  # number of 200 pairs
     scores = [[(1, 1)] * count + [(0, 0)] * (200 - count) for count in won]
     found = match_result(scores)
     assert found["difference"] == pytest.approx(0.2)
@@ -270,7 +270,7 @@ def test_a_table_says_one_seed_where_there_is_one(tmp_path: Path) -> None:
     assert any("score of 4 games search.c_puct=3 62.5% +12.50" in text for text in texts)
     page = page_of(results)
     assert "nan" not in "".join([page, *texts, json.dumps(results)])
-    # Only fragments and styles of its own: nothing is fetched.
+    # The page has only fragments and styles of its own: nothing is fetched.
     assert not re.search(r"https?:|src=|href=|@import|url\(", page)
     assert page.count("<svg") == 1
     assert "prefers-color-scheme: dark" in page
@@ -398,7 +398,7 @@ def test_all_runs_take_the_first_ones_exam(tmp_path: Path, monkeypatch: pytest.M
 
     monkeypatch.setattr(trainings, "exam_answers", noted)
     compare(request(tmp_path, "search.c_puct=3", seeds=(4,), steps=1, match=0))
-    assert len(searches) == 4  # the first and the last model of each
+    assert len(searches) == 4  # the first and the last model of each run
     assert set(searches) == {(1.5, 4)}
 
 
@@ -414,7 +414,7 @@ class First(OwnPlayer):
 def test_games_against_an_opponent_that_was_replaced_are_played_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A folder with models made by hand; only the games are made up."""
+    """The folder has models, but the games are made up."""
     played: list[str] = []
 
     async def pairs(*_: object) -> list[tuple[float, float]]:
@@ -453,7 +453,7 @@ def test_games_against_an_opponent_that_was_replaced_are_played_again(
 
         folder.keep(made_by_hand("tictactoe", 1, "10"), b"trained again")
         after = go()
-        assert played == [name, "match"]  # the first run's own games went with its training
+        assert played == [name, "match"]  # the first run's own games were deleted with its training
         assert len(after) == 2
         assert f"match 4 {hashlib.sha256(b'trained again').hexdigest()[:12]}" in after
 
@@ -470,14 +470,14 @@ def test_parts_of_the_defaults_are_taken_off_and_put_on(tmp_path: Path) -> None:
         for section in ("search", "selfplay", "resign", "network", "trainer")
         for key in PRESETS["plain"][section]
     }
-    learning.remove("selfplay.max_ahead_positions")  # nothing is ahead in one process
-    learning.add("trainer.learning_rate_steps")  # that fit the one rate
+    learning.remove("selfplay.max_ahead_positions")  # one process needs no limit
+    learning.add("trainer.learning_rate_steps")  # the steps fit the single rate
     assert {key for keys in PARTS.values() for key in keys} == learning
     names = ["plain", "no proven results", "only proven results"]
     settings = [settings_of(name) for name in names]
     for game in ("connect_four", "go9", "othello", "tictactoe"):
-        asked = request(tmp_path, *settings, runs=[game], common=())
-        run, plain, without, alone = Comparison.of(asked).runs.values()
+        wanted = request(tmp_path, *settings, runs=[game], common=())
+        run, plain, without, alone = Comparison.of(wanted).runs.values()
         assert not plain.search.prove_results
         assert plain.trainer.value_lambda == 1
         for base, other, proves in ((run, without, False), (plain, alone, True)):
@@ -500,7 +500,7 @@ def test_an_option_takes_several_numbers() -> None:
 
 
 def started(folder: Path, **more: Any) -> subprocess.Popen[str]:
-    """The command on a folder, in a process of its own."""
+    """Start the command on a folder, in a process of its own."""
     given = request(folder, "search.c_puct=3", **more)
     options = [f"--set={each}" for each in given.settings]
     options += [f"--set-all={each}" for each in given.common]
@@ -519,27 +519,27 @@ def test_a_killed_comparison_resumes_with_what_was_finished(
     folder = tmp_path / "out"
     with started(tmp_path, seeds=(1, 2), **budget) as killed:
         assert killed.stderr is not None
-        said = ""
-        while "seed 2 (2 of 2)" not in said:
-            said = killed.stderr.readline()
-            assert said, "it ended before seed 2"
+        line = ""
+        while "seed 2 (2 of 2)" not in line:
+            line = killed.stderr.readline()
+            assert line, "it ended before seed 2"
         killed.send_signal(signal.SIGKILL)
-    # Two, and those of seed 2 that ended before the signal came.
+    # The two trainings of seed 1, and the ones of seed 2 that ended before the signal.
     finished = {path.stem for path in folder.glob("*-seed-*.json")}
     assert 2 <= len(finished) < 4
-    kept = {path: path.read_bytes() for each in finished for path in folder.glob(f"{each}.*")}
-    assert len(kept) == 2 * len(finished)  # a model and figures of each
+    files = {path: path.read_bytes() for each in finished for path in folder.glob(f"{each}.*")}
+    assert len(files) == 2 * len(finished)  # each has a model and figures
 
     compare(request(tmp_path, "search.c_puct=3", seeds=(1, 2), as_json=True, **budget))
     printed = capsys.readouterr()
     assert f"{len(finished)} of them are finished" in printed.err
-    assert {path: path.read_bytes() for path in kept} == kept
+    assert {path: path.read_bytes() for path in files} == files
     results = json.loads(printed.out)
     assert results == json.loads((folder / "results.json").read_text())
     assert results["runs"] == ["tictactoe", "search.c_puct=3"]
     [_, row] = results["exam"]
     assert len(row["by_seed"]) == 2
-    assert row["error_over_positions"] is None  # all lines of play
+    assert row["error_over_positions"] is None  # the exam covers all lines of play
     assert row["error_over_seeds"] is not None
     assert results["match"][0]["games"] == 8
     assert (folder / "comparison.html").read_text().startswith("<!DOCTYPE html>")
@@ -558,8 +558,8 @@ def test_a_killed_comparison_resumes_with_what_was_finished(
 def test_ctrl_c_leaves_what_is_finished(tmp_path: Path) -> None:
     with started(tmp_path, steps=None, cpu_seconds=600.0) as stopped:
         assert stopped.stderr is not None
-        while "seed 1" not in (said := stopped.stderr.readline()):
-            assert said
+        while "seed 1" not in (line := stopped.stderr.readline()):
+            assert line
         stopped.send_signal(signal.SIGINT)
         rest = stopped.stderr.read()
     assert stopped.returncode == 130

@@ -1,4 +1,4 @@
-"""Run files of zerofleet 1.0: as 1.0 kept them they go on, in a run file of today they are refused.
+"""Run files of zerofleet 1.0: its kept copies still work, but they are refused as new run files.
 
 of_1_0/NAME.toml is a run file of the released 1.0.0, and of_1_0/NAME.json is the configuration that
 1.0.0 stored in Postgres for it.
@@ -33,13 +33,13 @@ ADDED = {
     "trainer.least_samples_per_position": None,
     "trainer.soft_policy_weight": 0.0,
 }
-"""Keys that 1.0 did not have, with the values that mean what it did."""
+"""Keys that 1.0 did not have, with the values that match its behavior."""
 
 Values = dict[str, Any]
 
 
 def flat(values: Values) -> Values:
-    """Every key with its section before the dot, but those that name a version of the keys."""
+    """Return every key with its section before the dot, without the keys for format versions."""
     found: Values = {}
     for section, keys in values.items():
         if isinstance(keys, dict):
@@ -59,7 +59,7 @@ def stored(name: str) -> Values:
 
 
 def as_1_0_had_it(name: str) -> Values:
-    """What the run was, by today's keys."""
+    """Return the run's configuration in today's keys."""
     values = flat(stored(name))
     return ADDED | {MOVED.get(key, key): value for key, value in values.items() if key not in GONE}
 
@@ -71,7 +71,7 @@ def name(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def folder(tmp_path: Path, name: str) -> DataFolder:
-    """A data folder as 1.0 left it."""
+    """Return a data folder as 1.0 left it."""
     text = (OF_VERSION_1_0 / f"{name}.toml").read_text()
     run = stored_run(stored(name))
     folder = DataFolder.for_run(tmp_path / "data", run)
@@ -106,7 +106,7 @@ def test_a_start_rewrites_the_kept_run_file_and_keeps_the_old_one(
 ) -> None:
     before, run = folder.run_file.read_bytes(), load_run(folder.run_file)
     assert folder.is_of_1_0()
-    for _ in range(2):  # and a second start changes nothing
+    for _ in range(2):  # a second start changes nothing
         with Start(folder.root, run, folder.run_file) as start:
             start.write(run)
             start.succeeded()
@@ -141,7 +141,7 @@ def test_a_start_that_was_killed_leaves_a_folder_of_1_0(folder: DataFolder, name
     start = Start(folder.root, run, folder.run_file).__enter__()
     start.write(run)
     assert (folder.root / OF_1_0).read_bytes() == before
-    folder.give_back()  # as the next command does; the block of the start never ends
+    folder.give_back()  # the next command does this, since the start's own block was killed
     assert folder.run_file.read_bytes() == before
     assert not (folder.root / OF_1_0).exists()
     assert load_run(folder.run_file) == run
@@ -153,7 +153,7 @@ def test_the_run_file_of_1_0_is_never_overwritten(folder: DataFolder, name: str)
         start.write(run)
         start.succeeded()
     ours = 'name = "mine"\ngame = "tic_tac_toe"\n[selfplay]\nengines = 3\n'
-    folder.run_file.write_text(ours)  # a run file of today needs no format
+    folder.run_file.write_text(ours)  # a run file for the present version needs no format
     mine = load_run(folder.run_file)
     assert (mine.trainer.optimizer, mine.selfplay.engines) == ("muon", 3)
     assert not folder.is_of_1_0()
@@ -171,7 +171,7 @@ def test_a_run_file_with_a_key_of_today_is_not_of_1_0(folder: DataFolder) -> Non
 
 
 def test_what_a_start_of_1_0_had_set_stays(tmp_path: Path) -> None:
-    """The options of the start are in the kept file."""
+    """The kept run file contains the start's options."""
     values = {
         "name": "mine",
         "game": "connect_four",
@@ -226,8 +226,8 @@ def test_a_moved_key_is_refused_with_its_new_place(tmp_path: Path, path: str) ->
     run_file.write_text(f'name = "mine"\ngame = "tic_tac_toe"\n[{section}]\n{key} = 1\n')
     with pytest.raises(ConfigError) as refused:
         load_run(run_file)
-    said = f"{run_file}: unknown key '{path}': it is '{MOVED[path]}' now"
-    assert str(refused.value) == said
+    message = f"{run_file}: unknown key '{path}': it is '{MOVED[path]}' now"
+    assert str(refused.value) == message
     assert MOVED[path] in of(run_from_values({"name": "mine", "game": "tic_tac_toe"}))
 
 
@@ -238,8 +238,8 @@ def test_a_gone_key_is_refused_with_the_reason(tmp_path: Path) -> None:
         run_file.write_text(f'name = "mine"\ngame = "tic_tac_toe"\n[{section}]\n{key} = 1\n')
         with pytest.raises(ConfigError) as refused:
             load_run(run_file)
-        said = f"{run_file}: unknown key '{path}': the key is gone, because {reason}"
-        assert str(refused.value) == said
+        message = f"{run_file}: unknown key '{path}': the key is gone, because {reason}"
+        assert str(refused.value) == message
 
 
 def test_a_gone_key_with_another_value_is_named_when_it_is_carried_over() -> None:

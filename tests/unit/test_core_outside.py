@@ -1,4 +1,4 @@
-"""Rules from outside that fail: the engine says so, stops, and stays readable."""
+"""Rules in Python that fail: the engine reports the error, stops, and its state stays readable."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from zerofleet.games.game_specs import find
 
 
 class Coins:
-    """Nine coins, one or two are taken; fails when told to."""
+    """Nine coins, of which a player takes one or two; raises an error on request."""
 
     num_actions = 2
     observation_shape = (9, 1, 1)
@@ -55,7 +55,7 @@ class CoinsLeft:
 
     def apply(self, action: int) -> None:
         if self.rules.fails is not None and self.left < 8:
-            raise self.rules.fails("no more")
+            raise self.rules.fails("no coins")
         self.left -= action + 1
         self.to_play = 1 - self.to_play
 
@@ -68,7 +68,7 @@ class CoinsLeft:
 
 @pytest.fixture
 def coins() -> Iterator[Coins]:
-    """A game of this test's own; all others stay as they are."""
+    """A game of this test's own; the other outside games stay available."""
     rules = Coins()
     set_outside_games(lambda name: rules if name == f"test:{id(rules)}" else None)
     yield rules
@@ -88,7 +88,7 @@ def test_an_engine_in_which_rules_failed_goes_no_further(coins: Coins) -> None:
     engine = SelfPlay(f"test:{id(coins)}", 4, SearchConfig(num_simulations=8), 1)
     coins.fails = ValueError
     with pytest.raises(
-        RuntimeError, match=r"rules failed: ValueError: no more \(test_core_outside.py, line \d+\)"
+        RuntimeError, match=r"rules failed: ValueError: no coins \(test_core_outside.py, line \d+\)"
     ):
         play(engine)
     coins.fails = None

@@ -1,4 +1,4 @@
-"""The rules of the core as Python sees them."""
+"""The rules of the core, used from Python."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_observations_by_hand() -> None:
     assert marks[1].tolist() == [[0, 0, 0], [0, 1, 0], [0, 0, 0]]
     assert marks[2].all()  # the second player moves
     discs = planes("connect_four", State("connect_four", [3, 3, 0, 6]).observation())
-    assert np.argwhere(discs[0]).tolist() == [[5, 0], [5, 3]]  # of the player to move
+    assert np.argwhere(discs[0]).tolist() == [[5, 0], [5, 3]]  # discs of the player to move
     assert np.argwhere(discs[1]).tolist() == [[4, 3], [5, 6]]
     assert not discs[2].any()
 
@@ -73,7 +73,7 @@ def test_symmetries_commute_with_the_rules(game: str, seed: int, plies: int) -> 
     numbers = np.arange(game_spec(game).num_actions, dtype=np.float32)
     for symmetry in range(game_spec(game).num_symmetries):
         moved_numbers = transform_policy(game, numbers, symmetry)
-        landing = np.argsort(moved_numbers).tolist()  # of each action
+        landing = np.argsort(moved_numbers).tolist()  # landing point of each action
         twin = State(game, [landing[action] for action in actions])
         assert twin.result == state.result
         assert twin.legal_actions() == sorted(landing[a] for a in state.legal_actions())
@@ -130,7 +130,8 @@ def test_illegal_actions_are_named() -> None:
         State("connect_four", [0] * 7)
     with pytest.raises(ValueError, match="action -1 at ply 0"):
         State("tic_tac_toe", [-1])
-    with pytest.raises(ValueError, match="at ply 5"):  # nothing is legal when the game is over
+    # no action is legal after the end of the game
+    with pytest.raises(ValueError, match="at ply 5"):
         State("tic_tac_toe", [0, 3, 1, 4, 2, 5])
     with pytest.raises(ValueError, match="symmetries 0 to 7"):
         invert_symmetry("tic_tac_toe", 8)

@@ -1,4 +1,4 @@
-"""Who may look at the page and search, and what each answer says to the browser."""
+"""Who may open pages and search, and the headers of each answer."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ TOKENS = {"looks": "viewer", "plays": "client", "works": "worker"}
 
 
 class Clock:
-    """Stands still until it is moved."""
+    """A clock that stands still until the test moves it."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -48,7 +48,7 @@ class Clock:
 
 
 class Door:
-    """A gate before an app that says who came in, and a browser with cookies."""
+    """A login in front of an app that shows the user's name, and a browser with cookies."""
 
     def __init__(self, *, login: bool = True, host: str = HOST, https: bool = True) -> None:
         self.clock = Clock()
@@ -79,19 +79,19 @@ class Door:
         return await self.browser.post("/login", data=form, headers=HERE | headers)
 
     async def open_socket(self, origin: str | None) -> list[Any]:
-        """Return the messages to a WebSocket with the browser's cookies. It ends with the login."""
+        """Return the messages to a WebSocket with the browser's cookies; it ends with the login."""
         cookie = "; ".join(f"{name}={value}" for name, value in self.browser.cookies.items())
         headers = [(b"host", HOST.encode()), (b"cookie", cookie.encode())]
         headers += [(b"origin", origin.encode())] if origin else []
         scope = {"type": "websocket", "path": "/ws", "query_string": b"", "headers": headers}
-        told: list[Any] = []
+        messages: list[Any] = []
 
         async def send(message: Any) -> None:
-            told.append(message)
+            messages.append(message)
 
         nothing_comes: Any = asyncio.Event().wait
         await self.gate(scope, nothing_comes, send)
-        return told
+        return messages
 
 
 def test_without_a_login_there_is_a_login_page_and_nothing_else() -> None:
@@ -142,7 +142,7 @@ def test_wrong_tokens_are_refused_and_a_few_failures_a_minute_are_enough() -> No
         answer = await door.log_in("looks")
         assert answer.status_code == 429
         assert "try again in 61 s" in answer.text
-        # What the visitor writes itself is before what the proxy has added.
+        # The visitor's own text comes before the proxy's.
         lies = "127.0.0.1, 192.0.2.7"
         assert (await door.log_in("looks", **{"x-forwarded-for": lies})).status_code == 303
         door.clock.now = 61.0
@@ -172,7 +172,7 @@ def test_a_login_ends_by_time_by_leaving_and_with_its_token() -> None:
         left = end(door)
         if left is not None:
             await left
-        # Without the ending the socket would stay for ever.
+        # Without this task the socket would stay open forever.
         assert (await asyncio.wait_for(socket, 30))[0]["type"] == "websocket.disconnect"
         ending.cancel()
         with contextlib.suppress(asyncio.CancelledError):
@@ -254,7 +254,7 @@ def test_the_scheme_of_an_origin_counts() -> None:
         proxied = {"x-forwarded-proto": "https, http"}
         assert await posted(door, f"http://{HOST}", **proxied) == 303
         assert await posted(door, f"https://{HOST}", **proxied) == 403
-        # Reached by a port that is forwarded to this machine.
+        # The port is forwarded to this machine.
         forwarded = {"host": "localhost:8080"}
         assert await posted(door, "http://localhost:8080", **forwarded) == 303
         plain = Door(https=False)
@@ -290,7 +290,7 @@ def test_a_page_that_is_reached_by_https_asks_for_https_from_then_on() -> None:
         name = "strict-transport-security"
         assert "max-age=" in (await Door().browser.get("/")).headers[name]
         assert name not in (await Door(https=False).browser.get("/")).headers
-        # All that a developer runs on localhost would be HTTPS alone.
+        # The header would force HTTPS for everything that a developer runs on localhost.
         assert name not in (await Door(host="localhost:8080").browser.get("/")).headers
 
     asyncio.run(visit())
@@ -317,7 +317,7 @@ def test_other_machines_are_served_with_tokens_and_not_in_plaintext() -> None:
 
 
 def test_a_port_in_use_is_named_as_by_all_services() -> None:
-    """``zerofleet up`` knows by the first words that it may choose another one."""
+    """``zerofleet up`` recognizes by the first words that it may choose another port."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -343,7 +343,7 @@ def test_a_viewer_searches_nothing_and_others_wait_for_their_turn(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def ask() -> None:
-        # Nobody is asked: each search is refused before.
+        # No server is called: each search is refused before that.
         nobody = AsyncPlayer("127.0.0.1:1", timeout=0.01)
         everybody = Allowance(1_000, searches=0, whose="all visitors together have")
         viewer = Visitor("ann", "viewer", Allowance(600))
@@ -353,7 +353,7 @@ def test_a_viewer_searches_nothing_and_others_wait_for_their_turn(
         with pytest.raises(PermissionDeniedError, match="the role viewer may only view"):
             await anext(VisitorPlayer(nobody, viewer, everybody, 100).analyze())
         player = VisitorPlayer(nobody, client, everybody, 100)
-        for _ in range(10):  # what was not searched is not counted
+        for _ in range(10):  # a search that was not made does not count
             with pytest.raises(OverloadedError, match="try again"):
                 await player.search(simulations=600)
         with pytest.raises(OverloadedError, match="ask for 600 or fewer"):
@@ -361,7 +361,7 @@ def test_a_viewer_searches_nothing_and_others_wait_for_their_turn(
         everybody.take(500)
         with pytest.raises(OverloadedError, match="that all visitors together have, 500 are left"):
             await player.search(simulations=600)
-        client.allowance.take(600)  # they were given back
+        client.allowance.take(600)  # the simulations were returned
 
     monkeypatch.setattr("zerofleet.services.dashboard.visitors._WAIT_SECONDS", 0.001)
     asyncio.run(ask())
@@ -387,7 +387,7 @@ def test_of_a_search_that_fails_what_was_not_made_is_given_back() -> None:
 
 
 class Endless:
-    """Analyses without an end; the clock moves before each table, by the seconds given."""
+    """Endless analyses; the clock moves by the given seconds before each table."""
 
     def __init__(self, clock: Clock, *tables: tuple[float, int]) -> None:
         self._clock = clock
@@ -403,7 +403,7 @@ class Endless:
 
 
 def left_of(allowance: Allowance) -> int:
-    """Simulations that can still be taken; takes them."""
+    """Take all remaining simulations and return their number."""
     taken = 0
     with contextlib.suppress(OverloadedError):
         for _ in range(allowance.per_minute):
@@ -415,7 +415,7 @@ def left_of(allowance: Allowance) -> int:
 async def stopped_after(
     seconds: float, endless: Endless, visitor: Visitor, everybody: Allowance
 ) -> None:
-    """Start a search of 500 simulations and stop it so long after its last table."""
+    """Start a search of 500 simulations and stop it this long after its last table."""
     player = VisitorPlayer(cast("AsyncPlayer", endless), visitor, everybody, 500)
     search = asyncio.create_task(player.search())
     await endless.begun.wait()
@@ -430,11 +430,11 @@ def test_a_search_that_is_stopped_before_its_first_table_is_charged() -> None:
         clock = Clock()
         everybody = Allowance(2_000, clock, searches=4)
         visitor = Visitor("bob", "client", Allowance(1_200, Clock()))
-        # No rate is known yet: it may have made all of them.
+        # No rate is known yet, so all simulations may have been made.
         await stopped_after(0.08, Endless(clock), visitor, everybody)
         assert left_of(visitor.allowance) == 700
 
-        # 100 simulations in a second. The long time to the first table says nothing.
+        # The rate is 100 simulations a second. The long time to the first table does not count.
         visitor = Visitor("bob", "client", Allowance(1_200, Clock()))
         await stopped_after(0, Endless(clock, (60.0, 200), (1.0, 300)), visitor, everybody)
         assert left_of(visitor.allowance) == 900
@@ -443,7 +443,7 @@ def test_a_search_that_is_stopped_before_its_first_table_is_charged() -> None:
         for _ in range(3):
             await stopped_after(0.5, Endless(clock), visitor, everybody)
         assert left_of(visitor.allowance) == 1_050
-        # After a table as well; never more than was asked for.
+        # The estimate also applies after a table, and never exceeds the request.
         visitor = Visitor("bob", "client", Allowance(1_200, Clock()))
         await stopped_after(1, Endless(clock, (1.0, 10)), visitor, everybody)
         await stopped_after(60, Endless(clock, (1.0, 10)), visitor, everybody)

@@ -1,4 +1,4 @@
-"""Games beside the matches: paused for a candidate, but not for ever."""
+"""Games in the time between matches: a candidate pauses them, but not forever."""
 
 import asyncio
 from typing import Any
@@ -7,7 +7,7 @@ from zerofleet.services.evaluator.spare_games import SpareTime
 
 
 class Games:
-    """So many games that are due, each a few turns of the loop long."""
+    """A number of games to play, each of which takes a few turns of the event loop."""
 
     def __init__(self, due: int, go: asyncio.Event) -> None:
         self.due = due
@@ -44,7 +44,7 @@ async def test_it_plays_on_no_longer_than_something_is_due() -> None:
         with spare.paused():
             await asyncio.sleep(0)
             assert games.games_played == 0
-        async with asyncio.timeout(120):  # far less than the hour that it may have
+        async with asyncio.timeout(120):  # far less than the hour that it may take
             await spare.play_on(3600)
 
     assert (await played(5, scene)).games_played == 5
@@ -52,7 +52,7 @@ async def test_it_plays_on_no_longer_than_something_is_due() -> None:
 
 async def test_it_looks_at_once_for_what_came_while_it_rested() -> None:
     async def scene(spare: SpareTime, games: Games) -> None:
-        await spare.play_on(3600)  # nothing is due: it rests
+        await spare.play_on(3600)  # there is nothing to play, so it waits
         games.due = 2
         await spare.play_on(3600)
 
@@ -61,7 +61,7 @@ async def test_it_looks_at_once_for_what_came_while_it_rested() -> None:
 
 async def test_its_share_of_the_time_ends() -> None:
     async def scene(spare: SpareTime, games: Games) -> None:
-        while not games.games_played:  # a machine that stalls may play none in this time
+        while not games.games_played:  # a slow machine may play no game in this time
             await spare.play_on(0.05)
         with spare.paused():
             before = games.games_played

@@ -57,7 +57,7 @@ def followers(state: State) -> Iterator[State]:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_position_is_legal_and_allows_an_error(kind: ChessPositionKind) -> None:
-    """That each position has a sign for each legal move is checked where they are read."""
+    """The code that reads the positions checks that each legal move has a sign."""
     positions = chess_sample(GAME, kind)
     assert len(positions) == {"endgames": 2000, "mates": 500}[kind]
     assert len({position.start for position in positions}) == len(positions)
@@ -74,7 +74,8 @@ def test_endgames_are_balanced() -> None:
         assert sorted(position.group) == sorted("".join(pieces).upper())
     groups = Counter(position.group for position in positions)
     assert {"KQK", "KRK", "KPK", "KBBK", "KBNK", "KRKB", "KPKP"} <= groups.keys()
-    assert sum(count > 30 for count in groups.values()) == 29  # of two knights, few are no draw
+    # with two knights few positions are no draw
+    assert sum(count > 30 for count in groups.values()) == 29
     assert 0.4 < sum(position.value for position in positions) / len(positions) < 0.75
     begin = Counter(position.group for position in chess_sample(GAME, "endgames", 300))
     assert len(begin) > 25  # a short exam has them all
@@ -102,12 +103,12 @@ def colour_with_pieces(fen: str) -> str:
 
 
 def mates(state: State, length: int) -> bool:
-    """Whether the player to move can force mate in at most this many moves."""
+    """Return whether the player to move can force mate in at most this many moves."""
     return any(keeps_mate(each, length) for each in followers(state))
 
 
 def keeps_mate(state: State, length: int) -> bool:
-    """The same after a move, with the other player to move."""
+    """Return the same after a move, with the other player to move."""
     if state.is_terminal:
         return state.result != 0
     return length > 1 and all(
@@ -116,7 +117,7 @@ def keeps_mate(state: State, length: int) -> bool:
 
 
 def test_mates_are_those_of_the_rules() -> None:
-    """Checks every move of all mates in one, and of the first mates in two."""
+    """The test checks every move of all mates in one, and of the first mates in two."""
     positions = chess_sample(GAME, "mates")
     for position in positions[::3]:
         assert position.group == "mate in 1"
@@ -208,7 +209,7 @@ def test_chess_with_any_rules_has_an_exam() -> None:
     ],
 )
 def test_the_longest_mates_are_those_known(material: str, most: int, won: int, lost: int) -> None:
-    """The number of moves to mate, and how many positions each side to move has."""
+    """The numbers are the moves to mate, and the won and lost positions."""
     table = ending_table(material)
     assert table.strong[table.strong != UNKNOWN].max() == 2 * most - 1
     assert (table.strong != UNKNOWN).sum() == won
@@ -276,7 +277,7 @@ def test_more_games_than_won_positions_are_refused() -> None:
 
 
 def test_the_defender_resists_as_long_as_it_can() -> None:
-    """Against perfect play a game takes the plies that the table says."""
+    """Against perfect play a game takes as many plies as the table says."""
     generator = random.Random(1)
     for start in won_positions("KRK", 5, seed=2):
         state = State(GAME, [], start)
@@ -291,7 +292,7 @@ def test_the_defender_resists_as_long_as_it_can() -> None:
 async def test_the_command_prints_errors_by_group(
     database: Database, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """It runs both kinds of positions, and games from all won endings."""
+    """The command runs both kinds of positions, and games from all won endings."""
     run = run_from_values({"name": "chess", "game": GAME})
     database.register_run(run)
     epoch = database.acquire_fence("chess", "trainer")
@@ -300,11 +301,11 @@ async def test_the_command_prints_errors_by_group(
     for as_json in (True, False):
         await _examine(request, cast("_InProcess", KnowsTheSample((), 0)), database, as_json)
     printed = capsys.readouterr().out.splitlines()
-    told = [json.loads(line) for line in printed[:6]]
+    reports = [json.loads(line) for line in printed[:6]]
     kinds = [*KINDS, *(f"won:{material}" for material in ENDINGS)]
-    assert [each["kind"] for each in told] == kinds
-    assert sum(group["errors"] for group in told[0]["groups"]) == told[0]["errors"]
-    assert [group["name"] for group in told[1]["groups"]] == [f"mate in {n}" for n in (1, 2, 3)]
-    assert [group["positions"] for group in told[1]["groups"]] == [20, 20, 20]
+    assert [each["kind"] for each in reports] == kinds
+    assert sum(group["errors"] for group in reports[0]["groups"]) == reports[0]["errors"]
+    assert [group["name"] for group in reports[1]["groups"]] == [f"mate in {n}" for n in (1, 2, 3)]
+    assert [group["positions"] for group in reports[1]["groups"]] == [20, 20, 20]
     assert any(line.startswith("  mate in 1 ") and "/20, mate in 2 " in line for line in printed)
     assert [row.kind for row in database.exams("chess")] == kinds[2:]

@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 class Sticks(Game):
-    """Seven sticks; a player takes one or two; who takes the last one wins."""
+    """Seven sticks, of which a player takes one or two; the player who takes the last one wins."""
 
     num_actions = 2
     observation_shape = (8, 1, 1)
@@ -59,7 +59,7 @@ class Sticks(Game):
 
 @pytest.fixture
 def named(monkeypatch: pytest.MonkeyPatch) -> Callable[[type], str]:
-    """Puts a class into a module of its own; the name of its game."""
+    """Return a function that puts a class into a module and returns the game's name."""
 
     def name(game: type) -> str:
         module = ModuleType("games_of_the_unit_tests")
@@ -88,7 +88,7 @@ def test_the_least_that_a_class_must_say_is_a_game(named: Callable[[type], str])
 
 
 def test_the_search_finds_the_win(named: Callable[[type], str]) -> None:
-    """Four sticks: one is to be taken, so that the other player has three."""
+    """With four sticks the player must take one, which leaves three."""
     search = Search(named(Sticks), [[1, 0]], SearchConfig(num_simulations=200), 1)
     while rows := len(search.select()):
         search.backup(np.zeros((rows, 2), np.float32), np.zeros(rows, np.float32), 1)
@@ -279,7 +279,7 @@ def test_a_module_that_does_not_import(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def program_in(folder: Path, module: str) -> tuple[str, str]:
-    """Return what a program in a folder prints of the length of the game ``Mine`` of a module."""
+    """Run a program in a folder; return its output, the maximum length of the module's ``Mine``."""
     program = f"from zerofleet import games; print(games.spec('python:{module}:Mine').max_length)"
     done = subprocess.run(
         [sys.executable, "-P", "-c", program],
@@ -293,7 +293,7 @@ def program_in(folder: Path, module: str) -> tuple[str, str]:
 
 
 def test_the_working_directory_is_searched(tmp_path: Path) -> None:
-    """Even by a program that Python does not put it on the path for."""
+    """This includes programs that Python starts without the directory on the path."""
     (tmp_path / "mine.py").write_text(
         "from examples.domineering import Domineering\nclass Mine(Domineering): max_length = 19\n"
     )
@@ -304,9 +304,9 @@ def test_only_the_games_own_module_replaces_an_installed_one(tmp_path: Path) -> 
     """The module ``wave`` of the standard library is not imported yet when the game is."""
     (tmp_path / "wave.py").write_text(
         "from examples.domineering import Domineering\n"
-        "import beside, colorsys\n"
-        "class Mine(Domineering): max_length = beside.LENGTH\n"
+        "import neighbour, colorsys\n"
+        "class Mine(Domineering): max_length = neighbour.LENGTH\n"
     )
-    (tmp_path / "beside.py").write_text("LENGTH = 21\n")
+    (tmp_path / "neighbour.py").write_text("LENGTH = 21\n")
     (tmp_path / "colorsys.py").write_text("1 / 0\n")
     assert program_in(tmp_path, "wave") == ("21\n", "")

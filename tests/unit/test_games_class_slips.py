@@ -1,4 +1,4 @@
-"""Somebody writes a class with one slip in it: a line says which method, what came and the cure."""
+"""For a mistake in a user's class, the error names the method, the wrong value and the fix."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ CLASS_METHODS = {
     "string_to_action": "(self, text): return None",
 }
 
-# Source of the class, and the message about it. Its first line is the file's fifth.
+# Each entry has the source of a class and its message. The class begins on the file's fifth line.
 SLIPS = {
     **{
         f"{name} of a position": (
@@ -139,9 +139,9 @@ SLIPS = {
         """
         def legal_actions(self):
             yield 0
-            raise TypeError("no\\nmore")
+            raise TypeError("no\\nmove")
         """,
-        "ply 0: legal_actions() raised TypeError: no more (FILE, line 7)",
+        "ply 0: legal_actions() raised TypeError: no move (FILE, line 7)",
     ),
     "legal_actions is a property": (
         """
@@ -272,12 +272,13 @@ SLIPS = {
 
 @pytest.fixture
 def written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], str]:
-    """Writes a class into a module of its own in the working directory; the module's name."""
+    """Return a function that writes a class into a new module and returns the module's name."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
 
     def write(body: str) -> str:
-        module = f"mine_{next(NUMBERS)}"  # what was imported under another stays
+        # an imported module stays in memory, so each needs another name
+        module = f"mine_{next(NUMBERS)}"
         Path(f"{module}.py").write_text(HEAD + indent(dedent(body).strip(), "    ") + "\n")
         return module
 
@@ -307,17 +308,17 @@ def test_up_says_it_in_one_line(
     monkeypatch.setattr(sys, "argv", ["zerofleet", "up", "run.toml"])
     with pytest.raises(SystemExit, match="2"):
         cli.main()
-    said = capsys.readouterr().err
-    assert re.match(r"zerofleet: (run\.toml: )?game 'python:", said)
-    assert said.count("\n") == 1
-    assert_says(said, module, words)
+    message = capsys.readouterr().err
+    assert re.match(r"zerofleet: (run\.toml: )?game 'python:", message)
+    assert message.count("\n") == 1
+    assert_says(message, module, words)
     assert not Path("zerofleet-data").exists()
 
 
-def assert_says(said: str, module: str, words: str) -> None:
-    assert f"game 'python:{module}:Mine'" in said
-    assert words.replace("FILE", f"{module}.py") in said
-    assert "class_rules" not in said
+def assert_says(message: str, module: str, words: str) -> None:
+    assert f"game 'python:{module}:Mine'" in message
+    assert words.replace("FILE", f"{module}.py") in message
+    assert "class_rules" not in message
 
 
 def test_what_the_class_raised_is_the_cause(written: Callable[[str], str]) -> None:
@@ -333,21 +334,21 @@ def test_every_command_says_it_in_one_line(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Even one that does not play the game first to see whether it works."""
+    """This includes commands that do not test the class with a game first."""
     name = f"python:{written('def apply(self, action): raise KeyError(action)')}:Mine"
     monkeypatch.setattr(cli, "app", lambda: State(name, [3]))
     with pytest.raises(SystemExit, match="2"):
         cli.main()
-    said = capsys.readouterr().err
-    assert said.startswith(f"zerofleet: game '{name}', ply 0: apply(3) raised KeyError: 3 (mine")
-    assert said.endswith(".py, line 5)\n")
+    message = capsys.readouterr().err
+    assert message.startswith(f"zerofleet: game '{name}', ply 0: apply(3) raised KeyError: 3 (mine")
+    assert message.endswith(".py, line 5)\n")
 
 
 def test_other_errors_stay_what_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail() -> None:
-        raise RuntimeError("the game's rules failed: but not those of a class")
+        raise RuntimeError("the game's rules failed: but not of a class")
 
     assert failure_in(RuntimeError("no class failed")) is None
     monkeypatch.setattr(cli, "app", fail)
-    with pytest.raises(RuntimeError, match="but not those"):
+    with pytest.raises(RuntimeError, match="but not of a class"):
         cli.main()

@@ -50,7 +50,7 @@ def test_what_is_missing_is_said(name: str, message: str) -> None:
 @pytest.mark.parametrize("family", ["efg_game", "misere(game=efg_game", "bargaining", "crossword"])
 @pytest.mark.parametrize("key", ["filename", "instances_file", "puzzles_root", "FILE "])
 def test_a_name_opens_no_file(family: str, key: str, tmp_path: Path) -> None:
-    """OpenSpiel's own message has a line of the file."""
+    """OpenSpiel's own message would contain a line of the file."""
     secret = tmp_path / "secret"
     secret.write_text("zf-secret-line")
     with pytest.raises(ConfigError, match="reads files") as caught:
@@ -79,7 +79,7 @@ def test_without_openspiel_the_way_out_is_told(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_who_moves_first_is_the_first_player() -> None:
-    """White begins, OpenSpiel's player 1; fool's mate is won by Black."""
+    """White, OpenSpiel's player 1, begins. Black wins by fool's mate."""
     state = State("openspiel:chess")
     assert state.to_play == 0
     theirs = pyspiel.load_game("chess").new_initial_state()
@@ -91,7 +91,7 @@ def test_who_moves_first_is_the_first_player() -> None:
 
 
 def test_a_player_may_move_twice() -> None:
-    """Who closes a box of dots and boxes is to play again."""
+    """In dots and boxes, a player who completes a box moves again."""
     state = State("openspiel:dots_and_boxes(num_rows=1,num_cols=1)", [0, 1, 2])
     assert (state.to_play, state.is_terminal) == (1, False)
     state = State("openspiel:dots_and_boxes(num_rows=1,num_cols=2)")
@@ -115,7 +115,7 @@ def test_the_last_plane_is_the_side_to_move() -> None:
 
 
 def test_numbers_become_thermometers() -> None:
-    """Mancala's tensor holds how many stones lie in each of its pits."""
+    """Mancala's tensor has the number of stones in each pit."""
     name, theirs = "openspiel:mancala", pyspiel.load_game("mancala").new_initial_state()
     line: list[int] = []
     before = np.array(theirs.observation_tensor(0)), _thermometers(State(name))
@@ -135,7 +135,7 @@ def test_numbers_become_thermometers() -> None:
 
 
 def _thermometers(state: State) -> list[list[int]]:
-    """The planes of each entry of a flat tensor."""
+    """Return the planes of each entry of a flat tensor."""
     shown = planes(state).ravel()[:-1]
     return [
         part.tolist() for part in np.array_split(shown, np.flatnonzero(_begins(state.game))[1:])
@@ -143,7 +143,7 @@ def _thermometers(state: State) -> list[list[int]]:
 
 
 def _begins(name: str) -> NDArray[np.bool_]:
-    """Which planes are the first of an entry of the tensor."""
+    """Return which planes are the first one of an entry of the tensor."""
     from zerofleet.games.openspiel import load_openspiel
 
     code = load_openspiel(name.removeprefix("openspiel:")).code
@@ -201,7 +201,7 @@ def test_tensors_of_any_shape_are_planes(name: str, shape: tuple[int, int, int])
         ("hex", 0, "a1"),
         ("breakthrough", 384, None),
         ("chess", 89, "a3"),  # in this position
-        ("tic_tac_toe", 4, "x(1,1)"),  # of this player
+        ("tic_tac_toe", 4, "x(1,1)"),  # for this player
         ("go(board_size=5)", 0, "Ba1"),  # "B a1", without the space
         ("mancala", 1, "1"),
     ],

@@ -1,4 +1,4 @@
-"""SGF out and in: random games come back, strangers and hostile files are refused."""
+"""SGF export and import: random games survive both, and foreign and hostile files are refused."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ GAMES = [
 
 
 def random_actions(game: str, seed: int, plies: int) -> list[int]:
-    """Legal actions; passes are rare, so that games last."""
+    """Return legal actions; passes are rare, so that games last."""
     chance = random.Random(seed)
     state, actions = State(game), []
     while not state.is_terminal and len(actions) < plies:
@@ -60,7 +60,7 @@ def test_a_written_game_is_read_back(
 
 @given(seed=st.integers(0, 2**32))
 def test_sgfmill_plays_the_same_board(seed: int) -> None:
-    """An independent reader sees the stones that the core sees."""
+    """An independent reader sees the same stones as the core."""
     actions = random_actions(GO, seed, 60)
     game = sgfmill_sgf.Sgf_game.from_string(sgf.write(sgf.SgfGame(GO, actions)))
     board, moves = sgf_moves.get_setup_and_moves(game)
@@ -91,7 +91,7 @@ def test_a_draw_is_written_as_one() -> None:
 
 
 @pytest.mark.parametrize(("result", "written"), [(1, "RE[B+]"), (-1, "RE[W+]"), (0, "RE[0]")])
-@pytest.mark.parametrize("actions", [[6], [6, 25, 25]])  # by the rules, Black wins the second one
+@pytest.mark.parametrize("actions", [[6], [6, 25, 25]])  # by the rules, Black wins the second game
 def test_an_adjudicated_game_keeps_its_result(
     actions: list[int], result: int, written: str
 ) -> None:
@@ -139,10 +139,10 @@ SET_UP = [
     ("(;SZ[5]AB[aa]PL[black];W[bb])", "X4/5/5/5/5 X", [25, 6]),
     ("(;SZ[5]PL[W])", "5/5/5/5/5 O", []),
     ("(;SZ[5]PL[B];B[aa])", "", [0]),
-    ("(;SZ[5];B[aa]PL[W];W[bb]PL[B];PL[B];B[cc])", "", [0, 6, 12]),  # says whose turn it is
+    ("(;SZ[5];B[aa]PL[W];W[bb]PL[B];PL[B];B[cc])", "", [0, 6, 12]),  # PL says whose turn it is
     ("(;SZ[5];B[aa];PL[B];B[bb])", "X4/5/5/5/5 X", [6]),
     ("(;SZ[5]AB[aa]AE[aa];B[bb])", "", [6]),
-    # Stones set up in the middle of a game replace what was played before.
+    # Stones set up in the middle of a game replace the earlier moves.
     ("(;SZ[5];B[aa];W[bb];AE[aa]AW[cc];B[dd])", "5/1O3/2O2/5/5 X", [18]),
     ("(;SZ[5];B[aa];AW[bb])", "X4/1O3/5/5/5 O", []),
     ("(;SZ[5]AB[aa];W[cc];AB[bb]PL[B])", "X4/1X3/2O2/5/5 X", []),
@@ -284,8 +284,8 @@ def test_longer_files_are_not_looked_at() -> None:
         sgf.read("(;SZ[5]" + " " * MAX_CHARACTERS + ")", GO)
 
 
-# Characters of each encoding, many of them with the second byte 0x5C (backslash), 0x5D (closing
-# bracket) or 0x5B (opening bracket).
+# Characters of each encoding. Many have the second byte 0x5C (backslash), 0x5D (closing bracket) or
+# 0x5B (opening bracket).
 TEXTS = {
     "shift_jis": "表能十ソ予構貼申噂欺圭ゾ弾ボ暴鉱本因坊名人戦山田桂第一局｜ー［ァ",
     "cp932": "表能十ソ予①㈱髙",
@@ -305,7 +305,7 @@ PLAYED = ["dd", "ff", "cc", "gg"]
 
 
 def sgf_in(encoding: str, text: str, *, declared: bool) -> bytes:
-    """A game of 9x9 with a text wherever SGF has one, in an encoding."""
+    """Return a game of 9x9 that has a text in every text property, in an encoding."""
     escaped = text.replace("\\", "\\\\").replace("]", "\\]")
     charset = f"CA[{encoding}]" if declared else ""
     one, two, three, four = PLAYED
@@ -344,13 +344,13 @@ def test_a_name_that_hides_properties_in_another_encoding_is_refused() -> None:
 def test_a_file_is_read_in_its_encoding(encoding: str, declared: bool) -> None:
     for character in TEXTS[encoding]:
         if not declared and encoding == "iso-2022-jp":
-            continue  # its bytes are those of ASCII: nobody could tell
+            continue  # its bytes are plain ASCII, so no reader could tell
         require_the_game(sgf_in(encoding, character, declared=declared))
     if declared or encoding != "iso-2022-jp":
         require_the_game(sgf_in(encoding, TEXTS[encoding], declared=declared))
 
 
-# Pairs of bytes that may be a character; the second one is often one that means something to SGF.
+# Pairs of bytes that may be a character. The second one often has a meaning in SGF.
 PAIRS = st.tuples(st.integers(0x81, 0xFE), st.sampled_from(b"[[\\\\]]") | st.integers(0x40, 0xFE))
 
 
@@ -359,7 +359,7 @@ PAIRS = st.tuples(st.integers(0x81, 0xFE), st.sampled_from(b"[[\\\\]]") | st.int
 def test_any_text_leaves_moves_komi_and_size_alone(
     encoding: str, pairs: list[tuple[int, int]], end: str
 ) -> None:
-    """Such text may look more like another encoding than the declared one: then it is refused."""
+    """A text may look more like another encoding than the declared one; then it is refused."""
     text = b"".join(map(bytes, pairs)).decode(encoding, errors="ignore") + end
     text = text.encode(encoding, errors="ignore").decode(encoding, errors="ignore")
     file = sgf_in(encoding, "".join(filter(str.isprintable, text)), declared=True)
@@ -384,7 +384,7 @@ def test_a_byte_order_mark_says_the_encoding(mark: str, charset: str) -> None:
 
 @pytest.mark.parametrize("wrong", ["UTF-8", "ISO-8859-1", "Big5", "EUC-KR", "x-no-such", "utf-7"])
 def test_a_wrong_charset_is_never_a_wrong_game(wrong: str) -> None:
-    """Files are converted without their CA, and programs write one for all files."""
+    """Some files are converted without a new CA, and some programs always write the same CA."""
     for encoding in ("shift_jis", "utf-8"):
         for text in ("表", "ソ予 ボ暴", "黒番"):
             file = sgf_in(encoding, text, declared=False).replace(
@@ -398,7 +398,7 @@ def test_utf_8_is_read_as_such_whatever_its_charset_says() -> None:
 
 
 def test_a_name_cut_inside_a_character_hides_nothing() -> None:
-    """Some servers cut names at a number of bytes; the half before a bracket makes another one."""
+    """Some servers cut names inside a character; its second byte is then the bracket."""
     file = b"(;GM[1]FF[4]SZ[9]PB[\x8e\x52\x93]KM[5.5]PW[\x8e\x52];B[dd];W[ff];B[cc];W[gg])"
     require_the_game(file)
     with pytest.raises(InvalidRequestError, match="name its encoding in the root"):
@@ -431,7 +431,7 @@ def test_longer_files_are_not_decoded() -> None:
         sgf.read(b"(;SZ[5]" + b" " * MAX_BYTES + b")", GO)
 
 
-# AP, KM and other properties, the points that they stand for, and how that is told.
+# AP, KM and other properties, the komi in points, and the explanation.
 KOMI = [
     ("KM[375]RU[Chinese]AP[GNU Go:3.8]AP[foxwq]", 7.5, "hundredths of stones, as Fox writes them"),
     ("KM[650]RU[Japanese]AP[foxwq]", 6.5, "hundredths, as Fox writes them"),
@@ -454,18 +454,18 @@ KOMI = [
     ("KM[6.50]", 6.5, ""),
     ("KM[+.5]", 0.5, ""),
     ("KM[3.5]", 3.5, ""),
-    ("KM[50]", 50, ""),  # in points, as FF4 has it: nothing says otherwise
+    ("KM[50]", 50, ""),  # in points, as FF4 says, since nothing indicates otherwise
     ("KM[]", 7.5, ""),
     ("", 7.5, ""),
 ]
 
 
-@pytest.mark.parametrize(("root", "komi", "told"), KOMI)
-def test_komi_is_read_as_servers_write_it(root: str, komi: float, told: str) -> None:
+@pytest.mark.parametrize(("root", "komi", "note"), KOMI)
+def test_komi_is_read_as_servers_write_it(root: str, komi: float, note: str) -> None:
     read = sgf.read(f"(;SZ[19]{root};B[pp])")
     assert read.game == f"go(size=19,komi={komi:g},suicide=false)"
-    assert told in read.note
-    assert bool(told) == bool(read.note)
+    assert note in read.note
+    assert bool(note) == bool(read.note)
     ours = f"go(size=19,komi={komi:g})"
     assert sgf.read(f"(;SZ[19]{root};B[pp])", ours).actions == read.actions
 

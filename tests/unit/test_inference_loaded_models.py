@@ -1,4 +1,4 @@
-"""Files that do not load: what is raised, and for how long it is remembered."""
+"""Models that do not load: the error, and how long the failure is remembered."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from zerofleet.services.inference.loaded_models import LoadedModel, LoadedModels
     "kind", [IncompatibleModelError, InferenceUnavailableError, StoreUnavailableError]
 )
 async def test_a_failure_keeps_its_kind(kind: type[ZerofleetError]) -> None:
-    """A bucket that is away is worth another try, a broken model is not: clients must see which."""
+    """Clients must tell a bucket that is down, which is worth a retry, from a broken model."""
     loads: list[int] = []
 
     def load(file: ModelFile) -> LoadedModel:
@@ -33,13 +33,13 @@ async def test_a_failure_keeps_its_kind(kind: type[ZerofleetError]) -> None:
     for _ in range(3):
         with pytest.raises(kind, match="why it failed"):
             await models.load(ModelFile(1, FP32, "0" * 64))
-    assert loads == [1]  # the next try comes later
+    assert loads == [1]  # the next attempt comes later
     assert models.why_not("0" * 64) == "why it failed"
     assert models.failed_loads == 1
 
 
 async def test_short_memory_drops_what_was_used_longest_ago() -> None:
-    """Models that nobody needs now must not keep the next best one out for ever."""
+    """Models that are no longer needed must not block the next best model forever."""
     short = [False]
 
     def load(file: ModelFile) -> LoadedModel:
@@ -51,9 +51,9 @@ async def test_short_memory_drops_what_was_used_longest_ago() -> None:
     for version in (1, 2, 3, 4):
         await models.load(ModelFile(version, FP32, str(version)))
     models.pinned = frozenset({(1, FP32)})
-    assert models.get(2, FP32) is not None  # used just now
+    assert models.get(2, FP32) is not None  # this makes it the most recently used
     short[0] = True
-    for version in (5, 6):  # another file each, for the same one is not tried again at once
+    for version in (5, 6):  # each has another file, since the same file is not tried again at once
         with pytest.raises(InferenceUnavailableError):
             await models.load(ModelFile(version, FP32, str(version)))
     assert [model.version for model in models.models()] == [1, 2]
@@ -78,7 +78,7 @@ async def test_a_bad_file_drops_no_other() -> None:
 
 
 async def test_a_failed_load_keeps_nothing_in_memory() -> None:
-    """A session that was opened before the next one failed may hold memory that a retry needs."""
+    """A session that was opened before a later failure may hold memory that a retry needs."""
 
     class Opened:
         pass
@@ -88,7 +88,7 @@ async def test_a_failed_load_keeps_nothing_in_memory() -> None:
     def load(file: ModelFile) -> LoadedModel:
         session = Opened()
         opened.append(weakref.ref(session))
-        raise InferenceUnavailableError(f"no memory beside {session}")
+        raise InferenceUnavailableError(f"no memory next to {session}")
 
     models = LoadedModels(load, keep=3)
     gc.collect()
@@ -101,4 +101,4 @@ async def test_a_failed_load_keeps_nothing_in_memory() -> None:
     finally:
         gc.enable()
     assert len(opened) == 5
-    assert len(alive) <= 1  # a waiting thread may remember its last work
+    assert len(alive) <= 1  # a waiting thread may keep a reference to its last task

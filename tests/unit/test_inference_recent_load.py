@@ -1,4 +1,4 @@
-"""Load of an inference server, from the counters of its batcher."""
+"""Load of an inference server, computed from the counters of its batcher."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Server:
         self.load = Load(self.batcher, cast("ServedModels", models), provider, lambda: self.now)
 
     def second(self, *, batches: int, rows: int, requests: int, wait: float, run: float) -> None:
-        """A second in which batches ran: seconds that each request waited, and each batch ran."""
+        """Add a second with batches; ``wait`` and ``run`` are seconds per request and per batch."""
         totals = self.batcher.statistics.totals
         totals.executions += batches
         for _ in range(batches):
@@ -47,9 +47,9 @@ def test_fill_wait_and_capacity_of_the_last_half_minute() -> None:
         found = server.load.figures()
     assert found.rows_per_second == pytest.approx(2_000)
     assert found.fill == pytest.approx(0.25)
-    assert found.batches_by_rows == (*[0] * 8, 240, 0, 0)  # of 129 to 256 rows
+    assert found.batches_by_rows == (*[0] * 8, 240, 0, 0)  # batches of 129 to 256 rows
     assert found.queue_wait_per_compute == pytest.approx(0.2)
-    assert found.capacity_rows_per_second == pytest.approx(2_500)  # a row is 0.4 ms
+    assert found.capacity_rows_per_second == pytest.approx(2_500)  # a row takes 0.4 ms
     for _ in range(31):
         server.second(batches=0, rows=0, requests=0, wait=0, run=0)
         found = server.load.figures()
@@ -79,5 +79,5 @@ def test_on_a_gpu_nothing_is_known_of_full_batches_before_there_are_some() -> No
     server.second(batches=9, rows=100, requests=9, wait=0, run=0.002)
     assert server.load.figures().capacity_rows_per_second == 0.0
     server.second(batches=9, rows=1_000, requests=9, wait=0, run=0.005)
-    assert server.load.capacity == 0.0  # not looked at yet
+    assert server.load.capacity == 0.0  # the load has not been measured yet
     assert server.load.figures().capacity_rows_per_second == pytest.approx(200_000)

@@ -1,4 +1,4 @@
-"""Ports that are given once, whichever process asks; those of the page and of the metrics."""
+"""Ports of the dashboard and of the metrics; no port is given out twice, in any process."""
 
 from __future__ import annotations
 
@@ -65,36 +65,37 @@ def test_a_damaged_port_of_the_page_is_replaced(folder: DataFolder, port: str) -
 def test_the_page_has_the_same_port_at_each_start(
     folder: DataFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    said: list[str] = []
+    messages: list[str] = []
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         first, free = taken.getsockname()[1], free_port()
         monkeypatch.setattr(programs, "PAGE_PORTS", range(first, first + 1))
-        assert first not in (chosen_port(folder, None, said), free)  # all are taken: any port
+        # All are taken, so any port is used.
+        assert first not in (chosen_port(folder, None, messages), free)
         monkeypatch.setattr(programs, "PAGE_PORTS", (first, free))
-        assert chosen_port(folder, None, said) == free
-        assert folder.page_port() is None  # until the page is there
+        assert chosen_port(folder, None, messages) == free
+        assert folder.page_port() is None  # until the dashboard runs
         keep_page_port(folder, f"127.0.0.1:{free}", None)
         monkeypatch.setattr(programs, "PAGE_PORTS", ())
-        assert chosen_port(folder, None, said) == free
-        assert said == []
+        assert chosen_port(folder, None, messages) == free
+        assert messages == []
 
         keep_page_port(folder, f"127.0.0.1:{first}", first)  # given with --dashboard-port
-        other = chosen_port(folder, None, said)
+        other = chosen_port(folder, None, messages)
         assert other != first
-        assert said == [
+        assert messages == [
             f"port {first}, which this run's dashboard usually has, is in use. "
             f"This time the dashboard is on port {other}."
         ]
         keep_page_port(folder, f"127.0.0.1:{other}", None)
         assert folder.page_port() == first
         with pytest.raises(ConfigError, match=f"port {first} cannot be used: Address already in"):
-            chosen_port(folder, first, said)
+            chosen_port(folder, first, messages)
 
 
-def chosen_port(folder: DataFolder, given: int | None, said: list[str]) -> int:
-    return int(chosen_page_address(folder, given, said.append).rpartition(":")[2])
+def chosen_port(folder: DataFolder, given: int | None, messages: list[str]) -> int:
+    return int(chosen_page_address(folder, given, messages.append).rpartition(":")[2])
 
 
 def test_a_damaged_note_of_the_port_is_no_port(folder: DataFolder) -> None:
@@ -135,7 +136,7 @@ def test_metrics_have_a_port_for_each_process() -> None:
 
 
 def free_row(length: int) -> int:
-    """Return the first port of a free row of this length; all are this process's until it ends."""
+    """Return the first port of a free range; this process holds the whole range until it ends."""
     row: list[int] = []
     for port in range(12_000, 20_000):
         try:

@@ -1,4 +1,4 @@
-"""Classes of one's own as players of matches: what they are asked, and what their faults do."""
+"""A user's own class as a player of matches: its calls, and the effect of its errors."""
 
 import asyncio
 from contextlib import AsyncExitStack
@@ -47,7 +47,7 @@ async def test_a_name_is_no_permission() -> None:
 
 
 async def test_a_class_plays_whole_games() -> None:
-    """What it prints does no harm."""
+    """Output of the class is harmless."""
     async with AsyncExitStack() as stack:
         outside = anchor_player(
             f"{MODULE}:First", GAME, 1, 1, stack, asyncio.Semaphore(2), {f"{MODULE}:First"}
@@ -127,7 +127,7 @@ async def test_a_module_that_is_not_there() -> None:
 async def test_a_player_that_ends_is_started_once_more(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It sees none of our settings, which may have passwords."""
+    """The player does not see our settings, which may contain passwords."""
     monkeypatch.setenv("ENDED", str(tmp_path / "ended"))
     monkeypatch.setenv("ZEROFLEET_DATABASE_URL", "postgresql://secret@host/name")
     async with AsyncExitStack() as stack:

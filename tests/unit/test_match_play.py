@@ -1,4 +1,4 @@
-"""Games of a match: the same whatever is played beside them, both players asked at once."""
+"""Games of a match: concurrency does not change them, and both players are asked at once."""
 
 import asyncio
 import random
@@ -36,7 +36,7 @@ SEARCH = match_search(SearchSection(root="puct", prove_results=False), 12)
 
 
 class Watched:
-    """A predictor that notes who is asked while others are."""
+    """A predictor that notes which sides have requests at the same time."""
 
     def __init__(self, predictor: Predictor, out: set[int], side: int) -> None:
         self.together: set[frozenset[int]] = set()
@@ -62,21 +62,21 @@ async def played(
     go: asyncio.Event | None = None,
     in_play: MatchGamesInPlay | None = None,
 ) -> dict[Place, MatchGame]:
-    """Each game that was kept; ``enough`` ends the match after so many."""
-    kept: dict[Place, MatchGame] = {}
+    """Play the queue and return each kept game; the match ends after ``enough`` games."""
+    finished: dict[Place, MatchGame] = {}
 
     async def keep(games: Sequence[MatchGame]) -> None:
         assert not queue.over.is_set()
         new = {(game.opening, game.color): game for game in games}
-        assert not kept.keys() & new.keys()
+        assert not finished.keys() & new.keys()
         await asyncio.sleep(0)
-        kept.update(new)
-        if enough is not None and len(kept) >= enough:
+        finished.update(new)
+        if enough is not None and len(finished) >= enough:
             queue.over.set()
 
     async with asyncio.timeout(120):
         await play_match(GAME, OPENINGS, players, queue, keep, go, timedelta(days=3), in_play)
-    return kept
+    return finished
 
 
 def actions(games: dict[Place, MatchGame]) -> dict[Place, list[int]]:
@@ -111,40 +111,40 @@ async def test_games_in_play_are_shown_as_far_as_they_have_come() -> None:
             return await super().predict(observations)
 
     players = behind(Looking(GAME, 1), 1), two()[1]
-    kept = actions(await played(PairQueue(PLACES, 2), players, in_play=in_play))
+    finished = actions(await played(PairQueue(PLACES, 2), players, in_play=in_play))
     assert max(map(len, seen)) == 3
     for start, line in {line for lines in seen for line in lines}:
         assert start == ""
-        assert any(moves[: len(line)] == list(line) for moves in kept.values())
+        assert any(moves[: len(line)] == list(line) for moves in finished.values())
     assert in_play.lines(3) == []
 
 
 async def test_games_begin_at_start_positions() -> None:
     """Both players see the position, with a predictor and without one."""
     starts = [State(GAME, [3, 3, opening]).setup_text() for opening in range(3)]
-    asked: dict[Place, set[str]] = {}
+    starts_seen: dict[Place, set[str]] = {}
     in_play = MatchGamesInPlay()
     shown: set[str] = set()
 
     class Noting(RandomPlayer):
         async def choose(self, place: Place, actions: Sequence[int], start: str = "") -> int:
-            asked.setdefault(place, set()).add(start)
+            starts_seen.setdefault(place, set()).add(start)
             shown.update(text for text, _ in in_play.lines(9))
             return await super().choose(place, actions, start)
 
-    kept: dict[Place, MatchGame] = {}
+    finished: dict[Place, MatchGame] = {}
 
     async def keep(games: Sequence[MatchGame]) -> None:
-        kept.update({(each.opening, each.color): each for each in games})
+        finished.update({(each.opening, each.color): each for each in games})
 
     places = [(opening, color) for opening in range(3) for color in (0, 1)]
     players = behind(HashPredictor(GAME, 1), 1), Noting(GAME, 1)
     queue = PairQueue(places, 2)
     await play_match(GAME, [[], [], []], players, queue, keep, in_play=in_play, starts=starts)
-    assert kept.keys() == set(places)
-    assert asked == {place: {starts[place[0]]} for place in places}
+    assert finished.keys() == set(places)
+    assert starts_seen == {place: {starts[place[0]]} for place in places}
     assert shown == set(starts)
-    for (opening, color), game in kept.items():
+    for (opening, color), game in finished.items():
         columns = game.record.columns
         assert columns.start == starts[opening]
         end = State(GAME, columns.action.tolist(), columns.start)
@@ -156,7 +156,7 @@ async def test_games_begin_at_start_positions() -> None:
 
 
 async def test_the_games_are_whole_records() -> None:
-    """The mover's model is named at every ply, and a given ply lists its action alone."""
+    """Every ply names the mover's model, and a given ply lists only its action."""
     for (_, color), game in (await played(PairQueue(PLACES, PAIRS), two())).items():
         record = game.record
         state = State(GAME, record.columns.action.tolist())
@@ -181,16 +181,16 @@ async def test_the_games_are_whole_records() -> None:
 
 
 async def test_a_game_that_is_stored_is_not_played_again() -> None:
-    asked: set[Place] = set()
+    places: set[Place] = set()
 
     class Noting(RandomPlayer):
         async def choose(self, place: Place, actions: Sequence[int], start: str = "") -> int:
-            asked.add(place)
+            places.add(place)
             return await super().choose(place, actions, start)
 
     missing = [place for place in PLACES if place[0] != 2 and place != (5, 1)]
     assert (await played(PairQueue(missing, 3), (Noting(GAME, 1), two()[1]))).keys() == set(missing)
-    assert asked == set(missing)
+    assert places == set(missing)
 
 
 async def test_both_sides_are_asked_at_the_same_time() -> None:
@@ -203,8 +203,8 @@ async def test_both_sides_are_asked_at_the_same_time() -> None:
 
 async def test_it_ends_with_games_in_play_when_no_more_are_wanted() -> None:
     queue = PairQueue(PLACES, 4)
-    kept = await played(queue, two(), enough=5)
-    assert 5 <= len(kept) < len(PLACES)
+    finished = await played(queue, two(), enough=5)
+    assert 5 <= len(finished) < len(PLACES)
     assert queue.in_play
 
 
@@ -218,8 +218,8 @@ async def test_an_error_of_one_side_ends_both() -> None:
 
 
 async def test_a_side_that_answers_at_once_waits_for_no_other_game() -> None:
-    """Its game is soon the slow side's again, so both games share most of the slow requests."""
-    requests: list[int] = []  # rows of each
+    """The slow side soon has both games again, so they share most of its requests."""
+    requests: list[int] = []  # rows of each request
 
     class Slow(HashPredictor):
         async def predict(self, observations: NDArray[np.uint8]) -> Prediction:
@@ -233,7 +233,7 @@ async def test_a_side_that_answers_at_once_waits_for_no_other_game() -> None:
 
 
 async def test_no_player_is_asked_while_it_may_not() -> None:
-    """Neither a predictor nor a player without one."""
+    """This holds for players with and without a predictor."""
 
     class Asked(RandomPlayer):
         times = 0
@@ -242,19 +242,19 @@ async def test_no_player_is_asked_while_it_may_not() -> None:
             self.times += 1
             return await super().choose(place, actions, start)
 
-    go, asked = asyncio.Event(), Asked(GAME, 1)
+    go, player = asyncio.Event(), Asked(GAME, 1)
     other = Watched(HashPredictor(GAME), set(), 0)
-    playing = asyncio.create_task(played(PairQueue(PLACES[:2], 1), (behind(other), asked), go=go))
+    playing = asyncio.create_task(played(PairQueue(PLACES[:2], 1), (behind(other), player), go=go))
     for _ in range(20):
         await asyncio.sleep(0)
-    assert (asked.times, other.together) == (0, set())
+    assert (player.times, other.together) == (0, set())
     go.set()
     assert (await playing).keys() == set(PLACES[:2])
-    assert asked.times > 0
+    assert player.times > 0
 
 
 async def test_a_player_without_a_predictor_is_asked_in_all_its_games_at_once() -> None:
-    """Its plies are marked as not searched; the other side goes on where it has answered."""
+    """Its plies are marked as not searched; the other side continues where it has answered."""
 
     class Slow(RandomPlayer):
         out = 0
@@ -297,7 +297,7 @@ async def test_who_gives_up_has_lost() -> None:
 
 
 def whole(openings: list[int]) -> list[Place]:
-    """Both games of each opening."""
+    """Return both games of each opening."""
     return [(opening, color) for opening in openings for color in (0, 1)]
 
 
@@ -305,7 +305,7 @@ def test_pairs_begin_in_their_order_as_seats_become_free() -> None:
     queue = PairQueue(whole(list(range(6))), at_once=4)
     assert queue.begin() == [0, 1, 2, 3]
     queue.hand_in([(3, 0)])
-    assert queue.begin() == []  # half a pair is over
+    assert queue.begin() == []  # only half a pair is over
     queue.hand_in([(2, 1)])
     assert queue.begin() == [4]
     queue.hand_in(whole([0, 1]))
@@ -324,11 +324,11 @@ def test_few_pairs_wait_for_more() -> None:
 
 
 def test_what_begins_stays_near_the_first_incomplete_pair() -> None:
-    """The last pair before the bound begins alone, though two at least are asked for."""
+    """The last pair before the limit begins alone, although the minimum is two."""
     queue = PairQueue(whole(list(range(64))), at_once=16, ahead=17)
     queue.begin()
     queue.hand_in(whole([1, 2, 3]))
-    assert queue.begin() == []  # only opening 16 is near enough: fewer than are worth it
+    assert queue.begin() == []  # only opening 16 is within the limit, which is below the minimum
     queue.hand_in([(0, 1)])
     assert queue.begin() == []
     queue.hand_in([(0, 0)])
@@ -337,7 +337,7 @@ def test_what_begins_stays_near_the_first_incomplete_pair() -> None:
 
 def test_a_pair_of_which_one_game_is_stored_begins_whole() -> None:
     queue = PairQueue([(1, 0), *whole([4, 5])], at_once=2, ahead=2)
-    assert queue.begin() == [1]  # 4 and 5 are too far, and it is alone
+    assert queue.begin() == [1]  # 4 and 5 are beyond the limit, so this one begins alone
     queue.hand_in([(1, 1)])
     assert (queue.missing, queue.begin()) == ({(1, 0), *whole([4, 5])}, [])
     queue.hand_in([(1, 0)])

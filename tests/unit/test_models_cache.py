@@ -1,4 +1,4 @@
-"""Files of a bucket in the cache on the disk, and those that have to leave."""
+"""Files of a bucket in the cache on disk, and their eviction."""
 
 import hashlib
 import os
@@ -17,7 +17,8 @@ def test_the_longest_unused_leave_first(tmp_path: Path) -> None:
 
     def put(number: int) -> None:
         cache.put(contents[number])
-        os.utime(folder.path(names[number]), (number, number))  # one second after the other
+        # the files' times differ by a second each
+        os.utime(folder.path(names[number]), (number, number))
 
     def here() -> set[int]:
         return {number for number, name in enumerate(names) if folder.path(name).exists()}
@@ -25,7 +26,7 @@ def test_the_longest_unused_leave_first(tmp_path: Path) -> None:
     for number in range(4):
         put(number)
     assert here() == {1, 2, 3}
-    assert cache.get(names[1]) == contents[1]  # used now, which is after all of them
+    assert cache.get(names[1]) == contents[1]  # this is now the last used file
     put(4)
     assert here() == {1, 3, 4}
     assert cache.get(names[2]) is None

@@ -1,4 +1,4 @@
-"""What layers of torch become in a model file: the same answers, for any number of positions."""
+"""Layers of torch have the same outputs in a model file, for any number of positions."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -192,7 +192,7 @@ def test_a_layer_that_is_refused(
 
 
 def forged(nodes: Sequence[onnx.NodeProto], constants: dict[str, Any]) -> bytes:
-    """A model with further nodes at its end."""
+    """Return a model with additional nodes at its end."""
     model = onnx.load_model_from_string(export_onnx(made(nn.ReLU()), 16, {}))
     for name, numbers in constants.items():
         model.graph.initializer.append(numpy_helper.from_array(np.asarray(numbers), name))
@@ -359,7 +359,7 @@ def test_a_size_that_is_there_twice_is_refused() -> None:
 
 
 def _with_longer_parts(model: onnx.ModelProto, dim: bytes) -> bytes:
-    """Write the second size of the input anew, and every message around it."""
+    """Rewrite the second size of the input, and every message around it."""
 
     def wrapped(number: int, content: bytes) -> bytes:
         size, length = len(content), b""

@@ -1,4 +1,4 @@
-"""Variants are judged on positions, made in a process of their own, and cost only themselves."""
+"""Variants are judged on positions and made in a child process; a failure affects nothing else."""
 
 import io
 import itertools
@@ -66,12 +66,12 @@ def staged(folder: ModelFolder) -> StagedModel:
 
 
 def children() -> set[int]:
-    """The stores of other tests, and whatever was left behind."""
+    """Return the child processes that run now, including earlier tests' ones."""
     return {child.pid for child in psutil.Process().children() if runs(child.pid)}
 
 
 class Canned:
-    """Answers the same to each position."""
+    """A model with the same output for every position."""
 
     def __init__(self, policy: list[float], value: float) -> None:
         self.policy_logits = np.log(np.array(policy)).astype(np.float16)
@@ -108,7 +108,7 @@ def test_what_is_beyond_its_bound_is_named() -> None:
     loss = measured(Canned([0.5, 0.5], 0.25), Canned([0.25, 0.75], -0.25))
     assert loss.why_refused(Bounds(0.2, 0.6)) == ""
     assert loss.why_refused(Bounds(0.1, 0.6)) == "policy_kl 0.144 is above 0.1"
-    assert loss.why_refused(Bounds(0.2, 0.5)) == ""  # at the bound is within it
+    assert loss.why_refused(Bounds(0.2, 0.5)) == ""  # the bound is inclusive
     both = loss.why_refused(Bounds(0.1, 0.4))
     assert both == "policy_kl 0.144 is above 0.1, value_difference 0.5 is above 0.4"
 
@@ -170,7 +170,7 @@ def test_a_network_that_cannot_be_quantized_says_so(folder: ModelFolder) -> None
 
 @pytest.fixture
 def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A program that is started in place of Python, to die as a tool would."""
+    """A program that replaces Python as the child process."""
     path = tmp_path / "python"
     path.touch(mode=0o755)
     monkeypatch.setattr(publishing.sys, "executable", str(path))
@@ -229,7 +229,7 @@ def reason_given(
 
 
 def of_size(count: int) -> Positions:
-    """Make positions of one row, so that nearly all of what is sent is the row."""
+    """Make positions of one row, so that nearly all data sent is the row."""
     return Positions(np.zeros((1, count), np.uint8), np.zeros((1, 1), np.uint8))
 
 
@@ -242,7 +242,7 @@ def test_a_child_slow_to_read_gets_all_of_it(
     monkeypatch: pytest.MonkeyPatch,
     count: int,
 ) -> None:
-    """It begins to read when the trainer has waited for it three times."""
+    """The child begins to read when the trainer has waited three times."""
     monkeypatch.setattr(publishing, "_VARIANT_SECONDS", DEADLINE)
     monkeypatch.setattr(publishing, "_POLL_SECONDS", 0.01)
     start = tmp_path / "start"
@@ -278,7 +278,7 @@ def test_a_child_that_never_reads_is_ended_in_time(
 def test_a_child_that_complains_at_length_before_it_reads_is_heard(
     folder: ModelFolder, staged: StagedModel, program: Path
 ) -> None:
-    """More than a pipe holds, both ways at once."""
+    """Both directions exceed the size of a pipe at the same time."""
     complain = "head -c 1000000 /dev/zero | tr '\\0' x >&2"
     program.write_text(f"#!/bin/sh\n{complain}\ncat > /dev/null\necho >&2\necho why >&2\nexit 1\n")
     assert reason_given(folder, staged, of_size(5_000_000), lambda: None) == "why"
@@ -292,7 +292,7 @@ class _LeavingError(Exception):
 def test_whoever_is_told_to_leave_does_not_wait(
     folder: ModelFolder, program: Path, monkeypatch: pytest.MonkeyPatch, script: str
 ) -> None:
-    """Also where the child was told at the same moment: that is no refusal."""
+    """This holds even if the child gets SIGTERM at the same moment: the variant is not refused."""
     monkeypatch.setattr(publishing, "_POLL_SECONDS", 0.01)
 
     def leave(precision: str) -> None:
@@ -310,7 +310,7 @@ def test_whoever_is_told_to_leave_does_not_wait(
 
 
 def test_a_model_is_published_with_what_was_accepted(folder: ModelFolder) -> None:
-    """fp16 loses next to nothing of so small a network, int8 more."""
+    """fp16 loses almost nothing on such a small network, and int8 loses more."""
     model_bytes, golden = exported()
     wanted = request("fp16", "int8", bounds=Bounds(1e-7, 0.1))
     published = publish(folder, model_bytes, 1, golden, wanted=wanted)
@@ -329,7 +329,7 @@ def test_a_model_is_published_with_what_was_accepted(folder: ModelFolder) -> Non
         "run/config.pbtxt",
     }
     entry = folder.root / "run" / "1" / "model.onnx"
-    assert entry.read_bytes() == model_bytes  # Triton is shown fp32 alone
+    assert entry.read_bytes() == model_bytes  # the Triton folder has only the fp32 model
 
 
 def test_the_child_needs_no_torch_and_the_trainer_no_runtime() -> None:
@@ -355,7 +355,7 @@ def waiting():
 
 folder = ModelFolder(Path(sys.argv[1]), "run")
 staged = folder.stage(Path(sys.argv[2]).read_bytes())
-# So many that the child is not done soon.
+# Enough that the child is not done soon.
 many = np.random.default_rng(1).integers(0, 256, (4_000_000, 4), np.uint8)
 wanted = VariantRequest(("int8",), Positions(many[:64], many), Bounds(1.0, 1.0))
 make_in_child(folder, staged, Shape(4, 9), "int8", wanted, waiting)

@@ -1,4 +1,4 @@
-"""Blocks that see the whole board: by hand, on any board, and under the l2 term."""
+"""Blocks that see the whole board: computed by hand, on any board, and with the l2 term."""
 
 from dataclasses import dataclass
 
@@ -37,7 +37,7 @@ BOARDS = [
     Board((3, 6, 7), 7),
     Board((17, 9, 9), 82),
     Board((2, 1, 5), 5),
-    Board((40, 1, 1), 12),  # a game that has no board: a list of bits
+    Board((40, 1, 1), 12),  # a game without a board: a list of bits
 ]
 
 
@@ -46,7 +46,7 @@ def with_options(options: dict[str, bool]) -> NetworkSection:
 
 
 def lively(network: Network) -> Network:
-    """Running figures and weights away from their first values, as after training."""
+    """Move the running statistics and weights from their initial values, as after training."""
     generator = torch.Generator().manual_seed(4)
     with torch.no_grad():
         for name, tensor in network.state_dict().items():
@@ -92,7 +92,7 @@ def test_every_parameter_learns_and_is_under_the_l2_term(
     momentum.clear()
     before = {name: parameter.detach().clone() for name, parameter in parameters.items()}
     momentum.prepare(0.5)
-    momentum.step()  # no gradient but that of 0.25 * |theta|^2, which is theta / 2
+    momentum.step()  # only the gradient of 0.25 * |theta|^2, which is theta / 2
     for name, parameter in parameters.items():
         torch.testing.assert_close(parameter.detach(), 0.75 * before[name], msg=name)
 
@@ -124,7 +124,7 @@ def test_a_pooling_block_carries_news_across_the_board() -> None:
 
 
 def test_plain_networks_did_not_change_with_the_options() -> None:
-    """Checkpoints and seeds of runs without the options stay what they were."""
+    """Checkpoints and seeds of runs without the options stay valid."""
     network = make_network(BOARDS[0], NetworkSection(blocks=1, channels=2), seed=1)
     names = [name for name, _ in network.named_parameters() if name.startswith("tower.1")]
     assert names == [

@@ -15,7 +15,7 @@ from zerofleet.search_configs import (
     selfplay_search,
 )
 
-# Every field away from its default.
+# Every field differs from its default.
 SEARCH = SearchSection(
     num_simulations=50,
     root="puct",
@@ -60,7 +60,7 @@ PLAY = SelfplaySection(
     play_pruned=False,
 )
 STANDARD = SearchConfig()
-_RESULTS = ("temperature_at", "simulations_of_fast_search")  # of other keys
+_RESULTS = ("temperature_at", "simulations_of_fast_search")  # computed from other keys
 KEYS = [key for key in dir(SearchConfig) if not key.startswith("_") and key not in _RESULTS]
 
 
@@ -92,7 +92,7 @@ def test_a_key_of_the_core_is_of_one_section() -> None:
 
 
 def test_nothing_in_a_match_explores() -> None:
-    """A new key of the core that explores must be added here, with the value that is neutral."""
+    """A new exploration key of the core must be added here, with its neutral value."""
     search = match_search(SEARCH, 20)
     found = {key: getattr(search, key) for key in set(KEYS) - set(SearchSection.model_fields)}
     assert found == {

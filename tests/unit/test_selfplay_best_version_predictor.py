@@ -1,4 +1,4 @@
-"""A worker that names the best version itself: when it goes over to a new one, and when not yet."""
+"""A worker that names the best version itself: when it switches to a new one, and when not yet."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ async def test_what_is_away_changes_nothing() -> None:
 
 
 async def test_a_refusal_is_heard_by_who_predicts() -> None:
-    """It must not end the worker beside its back: its games would not be kept."""
+    """The error must reach the worker's main task; otherwise its games would be lost."""
     server = Server(newest=Promotion(1, 1, ""), has={"1", "2"}, error=UnauthenticatedError("who?"))
     predictor = predictor_of(server)
     await predictor.look()
@@ -98,7 +98,8 @@ async def test_a_refusal_is_heard_by_who_predicts() -> None:
     for error in (UnauthenticatedError("who?"), OverloadedError("full")):
         server.newest, server.error = Promotion(2, 2, ""), error
         await predictor.look()
-        assert (await predictor.predict(ROWS)).model_version == 1  # the one before goes on
+        # the previous version stays in use
+        assert (await predictor.predict(ROWS)).model_version == 1
 
 
 async def test_a_server_without_room_is_asked_again() -> None:

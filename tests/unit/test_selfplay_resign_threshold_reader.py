@@ -1,4 +1,4 @@
-"""v_resign reaches the engines, and what they did with it is told."""
+"""v_resign reaches the engines, and the worker reports how they used it."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,15 +22,15 @@ GAME = "tic_tac_toe"
 
 
 class Thresholds:
-    """A database that knows v_resign, and is away where that is an error."""
+    """A database that knows v_resign; an exception in its answers means that it is down."""
 
     def __init__(self, *answers: float | Exception | None) -> None:
         self._answers = list(answers)
-        self.asked = 0
+        self.calls = 0
 
     def last_v_resign(self, run: str) -> float | None:
         assert run == "test"
-        self.asked += 1
+        self.calls += 1
         answer = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
         if isinstance(answer, Exception):
             raise answer
@@ -112,14 +112,14 @@ async def test_it_is_read_again_and_again(monkeypatch: pytest.MonkeyPatch) -> No
     resignation = make_resignation(thresholds, make_engines(1), enabled=True)
     with pytest.raises(RuntimeError, match="unforeseen"):
         await resignation.watch()
-    assert (thresholds.asked, resignation.threshold) == (3, -0.5)
+    assert (thresholds.calls, resignation.threshold) == (3, -0.5)
 
 
 async def test_a_run_without_resignation_asks_nobody() -> None:
     thresholds, engines = Thresholds(-0.5), make_engines(1)
     resignation = make_resignation(thresholds, engines, enabled=False)
     await resignation.read()
-    assert (thresholds.asked, resignation.threshold) == (0, None)
+    assert (thresholds.calls, resignation.threshold) == (0, None)
     games = play(engines[0], 300)
     assert {(game.resign_threshold, game.plays_on) for game in games} == {(None, False)}
 

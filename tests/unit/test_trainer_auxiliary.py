@@ -1,4 +1,4 @@
-"""Heads beside policy and value: they learn, they may be left out, and models have none."""
+"""Additional heads learn, can be switched off, and are not part of exported models."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def a_run(game: str = GO, weights: dict[str, float] = WEIGHTS, **trainer: Any) -
 
 @cache
 def batch(*targets: str, game: str = GO) -> TrainBatch:
-    """Make a batch of random games, every other one resigned, full searches at 3 of 4 plies."""
+    """Make a batch of random games, every other one resigned, and full searches at 3 of 4 plies."""
     drawn = [target for target in targets if target in DRAWN]
     buffer = ReplayBuffer(game, 10_000, 100, auxiliary=drawn)
     for seed in range(8):
@@ -104,7 +104,7 @@ def test_each_head_learns_its_target() -> None:
     assert first["opponent_policy"] == pytest.approx(np.log(10), abs=0.1)
     assert first["final_planes"] == pytest.approx(np.log(2), abs=0.05)
     assert last["soft_policy"] < 1.9
-    assert last["opponent_policy"] < 2.2  # of random policies little more can be known
+    assert last["opponent_policy"] < 2.2  # random policies are hardly more predictable
     assert last["final_planes"] < 0.45
     assert last["final_score"] < 0.4 < first["final_score"]
 
@@ -120,7 +120,7 @@ def test_each_key_asks_for_its_head_alone(target: str) -> None:
         learner.train(batch(target))
         assert [*learner.auxiliary_losses] == [target]
         moved.append(tower.detach() - before)
-    assert not torch.equal(*moved)  # the tower learns from it, by its weight
+    assert not torch.equal(*moved)  # the tower learns from the head, by its weight
 
 
 def test_losses_by_hand() -> None:
@@ -155,7 +155,7 @@ def test_losses_by_hand() -> None:
     assert losses["opponent_policy"].item() == pytest.approx((np.log(10) + at_one) / 2)
     points = (np.log1p(np.exp(-3)) + 2 * np.log(2)) / 3
     assert losses["final_planes"].item() == pytest.approx(points)
-    # 7.5 points are 2.5 sides of the board, 2 more than predicted: 2 - 1/2.
+    # 7.5 points are 2.5 board sides, which is 2 more than predicted: 2 - 1/2.
     assert losses["final_score"].item() == pytest.approx(1.5)
     torch.stack([*losses.values()]).sum().backward()  # pyright: ignore[reportUnknownMemberType]
     assert predicted.grad is not None
@@ -174,7 +174,7 @@ def exported(network: Network) -> onnx.GraphProto:
 
 
 def unnamed(graph: onnx.GraphProto) -> Iterator[onnx.TensorProto]:
-    """The weights, without names: those of folded ones count what was traced."""
+    """Yield the weights without names: names of folded weights contain a counter of the trace."""
     for weight in graph.initializer:
         weight.ClearField("name")
         yield weight
@@ -201,7 +201,7 @@ def test_without_a_weight_all_is_as_if_there_were_no_heads() -> None:
     first, second = plain.network.state_dict(), with_heads.network.state_dict()
     assert all(torch.equal(first[name], second[name]) for name in first)
     assert {name.partition(".")[0] for name in second.keys() - first.keys()} == {"auxiliary"}
-    # Where the game offers nothing, a weight asks for nothing.
+    # If the game has no such target, a weight has no effect.
     game, weights = "tic_tac_toe", {"final_planes": 1.5, "final_score": 0.5}
     states: list[dict[str, torch.Tensor]] = []
     for run in (a_run(game, {}), a_run(game, weights)):
@@ -228,7 +228,7 @@ def test_a_checkpoint_goes_on_with_the_same_heads_only() -> None:
     other = Learner(spec(GO), a_run(weights={"opponent_policy": 0.15}))
     with pytest.raises(ConfigError, match="final_planes_weight and final_score_weight are above 0"):
         other.restore(before.state(), 3, 192)
-    # An average that was not asked for before begins with the weights.
+    # An average that is new begins with the weights.
     alone = Learner(spec(GO), a_run())
     after.restore(alone.state(), 0, 0)
     assert has_no_heads(after.published)

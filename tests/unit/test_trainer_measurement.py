@@ -1,4 +1,4 @@
-"""Results of a measurement, against ones computed by hand."""
+"""Results of a measurement, compared with values computed by hand."""
 
 import numpy as np
 import pytest
@@ -66,7 +66,7 @@ def test_calibration_by_quarter_of_the_game() -> None:
     found = measured(
         [0.5, 0.1, 0.2, -0.5],
         [1.0, -1.0, 1.0, -1.0],
-        ply=[0, 2, 3, 9],  # of 10 plies
+        ply=[0, 2, 3, 9],  # games of 10 plies
     )
     rows = [
         (s.stage, s.positions, s.predicted, s.actual, s.squared_error) for s in found.calibration
@@ -85,12 +85,13 @@ def test_distinct_positions_and_their_age() -> None:
 
 
 def test_standard_error_counts_games() -> None:
-    """Two positions of each of two games: as certain as two observations, not as four."""
+    """Two positions in each of two games are as certain as two observations, not as four."""
     values, results = [0.0] * 4, [1.0, 1.0, 0.0, 0.0]
     games = measured(values, results, age=[0, 0, 5, 5])
     positions = measured(values, results, age=[0, 1, 2, 3])
-    assert games.value_error == pytest.approx((0.5 / 2) ** 0.5)  # variance 1/2 of two numbers
-    assert positions.value_error == pytest.approx((1 / 3 / 4) ** 0.5)  # variance 1/3 of four
+    assert games.value_error == pytest.approx((0.5 / 2) ** 0.5)  # two numbers with variance 1/2
+    # four numbers with variance 1/3
+    assert positions.value_error == pytest.approx((1 / 3 / 4) ** 0.5)
     assert measured(values, results, age=[3, 3, 3, 3]).value_error is None
     assert games.policy_error == pytest.approx(0.0, abs=1e-6)
 

@@ -1,4 +1,4 @@
-"""The Player service with Go: positions as SGF, searches that end when nobody listens."""
+"""The Player service with Go: SGF positions, and searches that end when the client leaves."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ async def test_a_table_every_so_many_seconds(player_server: Any) -> None:
 
 
 async def test_a_search_ends_when_its_client_leaves(player_server: Any) -> None:
-    """The network answers a few times and then hangs: only leaving ends the search."""
+    """The network answers a few times and then hangs, so only a disconnect ends the search."""
     gate = threading.Semaphore(5)
     options = SearchOptions(simulations=20_000)
     async with (
@@ -112,7 +112,7 @@ async def test_a_search_ends_when_its_client_leaves(player_server: Any) -> None:
 async def test_an_analysis_grows_in_steps(
     player_server: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is the same search, and ends when its tree has no more memory."""
+    """An analysis takes the steps of one search and ends when the tree's memory is full."""
     spec = games.spec(GAME)
     monkeypatch.setattr(model_player, "_STEP_EDGES", 10 * spec.num_actions)
     section = SearchSection(num_simulations=20, random_symmetry=False, prove_results=False)
@@ -149,7 +149,7 @@ async def test_a_silent_stream_is_given_up(player_server: Any) -> None:
 
 
 async def searches(player: Any, count: int) -> None:
-    """Wait until so many searches are running."""
+    """Wait until this many searches are running."""
     async with asyncio.timeout(120):
         while player.searches != count:  # noqa: ASYNC110 (the player tells nobody)
             await asyncio.sleep(0)
@@ -157,7 +157,7 @@ async def searches(player: Any, count: int) -> None:
 
 @pytest.mark.parametrize("root", ["puct", "gumbel"])
 async def test_client_searches_are_full_and_without_noise(player_server: Any, root: str) -> None:
-    """Options that speed self-play up or spread it do not apply when asking for the best move."""
+    """Options that speed up or diversify self-play do not apply to a client's search."""
     section = SearchSection(
         num_simulations=24, root=root, random_symmetry=False, prove_results=False
     )
@@ -175,7 +175,7 @@ async def test_client_searches_are_full_and_without_noise(player_server: Any, ro
 async def test_a_run_with_a_gumbel_root_is_searched_by_puct_for_clients(
     player_server: Any,
 ) -> None:
-    """Sequential halving would give its last actions the same visits, whatever their values."""
+    """Sequential halving would visit its last actions equally often, whatever their values."""
     tables: list[SearchTable] = []
     for root in ("puct", "gumbel"):
         section = SearchSection(

@@ -45,8 +45,8 @@ def marker_model(
 ) -> bytes:
     """A tiny real model whose value is ``version / 1024`` for every position.
 
-    A "variant" adds its precision's mark to the version. Poisoned, its value is infinite where the
-    first byte of the observation is ``POISON``; broken, it does not run then.
+    The mark of another precision is added to the version. A poisoned model returns an infinite
+    value if the first byte of the observation is ``POISON``. A broken model raises an error then.
     """
     generator = np.random.default_rng(version)
     weights = generator.normal(size=(shape.observation_bytes, shape.num_actions)) / 1000
@@ -54,7 +54,8 @@ def marker_model(
     if poisoned:
         values[POISON] = np.inf
     if broken:
-        values = values[:POISON]  # what lies behind cannot be gathered; -1 is the last
+        # an index past the end makes Gather fail; index -1 is the last entry
+        values = values[:POISON]
     constants = {
         "weights": weights.astype(np.float32),
         "values": values,
@@ -92,13 +93,13 @@ def _tensor(name: str, kind: int, shape: list[str | int]) -> onnx.ValueInfoProto
 
 @dataclass
 class ListedModels:
-    """A ``ModelSource`` of plain lists; ``away`` makes both stores silent."""
+    """A ``ModelSource`` of plain lists; while ``away`` is set, both stores are unreachable."""
 
     chain: list[Promotion] = field(default_factory=list)
     known: dict[int, str] = field(default_factory=dict)
     accepted: dict[int, dict[str, str]] = field(default_factory=dict)  # sha256 by precision
     away: bool = False
-    foreign: Promotion | None = None  # what the pointer names instead of the end of the chain
+    foreign: Promotion | None = None  # if set, the pointer names it instead of the end of the chain
 
     def best(self) -> Promotion | None:
         if self.foreign is not None:
@@ -126,7 +127,7 @@ class ListedModels:
 
     def _look(self) -> None:
         if self.away:
-            raise StoreUnavailableError("the stores are away")
+            raise StoreUnavailableError("the stores are down")
 
 
 @dataclass
@@ -137,7 +138,7 @@ class Models:
     source: ListedModels = field(default_factory=ListedModels)
 
     def publish(self, version: int, model_bytes: bytes | None = None, *, name: str = "") -> str:
-        """Enter a model; with ``name`` under another sha256 than its own."""
+        """Publish a model and return its sha256; ``name`` replaces the true sha256."""
         content = marker_model(version) if model_bytes is None else model_bytes
         sha256 = name or hashlib.sha256(content).hexdigest()
         path = self.folder.path(sha256)
@@ -147,7 +148,7 @@ class Models:
         return sha256
 
     def publish_variant(self, version: int, precision: str, content: bytes | None = None) -> str:
-        """Enter an accepted variant of a version."""
+        """Publish an accepted variant of a version and return its sha256."""
         content = marker_model(version, precision=precision) if content is None else content
         sha256 = hashlib.sha256(content).hexdigest()
         self.folder.path(sha256).write_bytes(content)
@@ -184,7 +185,7 @@ def make_marker() -> Callable[..., bytes]:
 
 @pytest.fixture
 def serve(models: Models) -> Serve:
-    """A server over ``models``: ``async with serve(...) as served``."""
+    """Start a server over ``models``: ``async with serve(...) as served``."""
 
     @contextlib.asynccontextmanager
     async def serving(
@@ -221,7 +222,7 @@ def serve(models: Models) -> Serve:
 
 @pytest.fixture
 def observations() -> Callable[[int], np.ndarray]:
-    """Some rows of observations, none of them poisonous."""
+    """Return a function that makes rows of observations, none of them poisonous."""
 
     def make(rows: int) -> np.ndarray:
         made = np.random.default_rng(rows).integers(0, 256, (rows, SHAPE.observation_bytes))

@@ -1,4 +1,4 @@
-"""Promise 5: an answer comes from exactly the model it names, while models come, go and fail."""
+"""Promise 5: each answer comes from the model it names, while models come, go and fail."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _decode(prediction: Prediction) -> set[int]:
 async def test_no_answer_names_another_model_under_swaps(
     serve: Any, models: Any, observations: Any, until: Any
 ) -> None:
-    """Several streams ask for the best and for exact versions while eight models are promoted."""
+    """Streams ask for the best model and for exact versions while eight models are promoted."""
     models.publish(1)
     models.promote(1)
     async with serve(threads=2, keep=3) as served, AsyncModel(served.address, RUN) as client:
@@ -106,7 +106,7 @@ async def test_a_damaged_model_leaves_the_old_one_serving(
         assert index[1].ready
         assert not index[2].ready
         assert index[2].reason not in ("", "not in memory")
-        # A later promotion is not held up by the broken one.
+        # The broken model does not delay a later promotion.
         models.publish(3)
         models.promote(3)
         await served.models.refresh()
@@ -163,13 +163,13 @@ async def test_a_missing_file_that_appears_later_is_loaded(
 async def test_a_file_that_cannot_be_read_now_is_asked_for_again(
     serve: Any, models: Any, observations: Any, refusal: Any
 ) -> None:
-    """Not FAILED_PRECONDITION, on which a candidate would be rejected for ever."""
+    """The status is not FAILED_PRECONDITION, which would reject a candidate forever."""
     models.publish(1)
     models.promote(1)
     path = models.folder.path(models.publish(2))
     content = path.read_bytes()
     path.unlink()
-    path.mkdir()  # read() fails, as on a disk that fails
+    path.mkdir()  # read() fails, as on a broken disk
     async with serve() as served, AsyncModel(served.address, RUN, timeout=2) as hasty:
         words = await refusal(lambda: hasty.predict(observations(1), "2"))
         assert re.search(r"cannot read .*: Is a directory", words)
@@ -218,7 +218,7 @@ async def test_stores_away_leave_loaded_models_serving(
         await served.models.refresh()
         assert (await client.predict(observations(1))).model_version == 1
         assert (await client.predict(observations(1), "1")).model_version == 1
-        assert "stores are away" in await refusal(lambda: hasty.predict(observations(1), "2"))
+        assert "stores are down" in await refusal(lambda: hasty.predict(observations(1), "2"))
         models.source.away = False
         assert (await client.predict(observations(1), "2")).model_version == 2
         with pytest.raises(ModelNotFoundError):

@@ -1,4 +1,4 @@
-"""A failover of Postgres may lose a model's row, and its number then names another model."""
+"""After a failover Postgres may lack a model's row, and the number then names another model."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ async def test_answers_name_their_files(serve: Any, models: Any, observations: A
         assert (await client.predict(observations(3))).sha256 == file
         async with client.stream("1", "int8") as stream:
             assert (await stream.predict(observations(3))).sha256 == variant
-        assert (await client.predict(observations(600), "1")).sha256 == file  # of several messages
+        # 600 rows take several messages
+        assert (await client.predict(observations(600), "1")).sha256 == file
 
 
 async def test_a_version_that_is_replaced_is_loaded_again(
@@ -48,7 +49,7 @@ async def test_a_version_that_is_replaced_is_loaded_again(
 
         replaced = models.publish(2, make_marker(12))
         variant = models.publish_variant(2, "int8", make_marker(12, precision="int8"))
-        models.publish(1, make_marker(11))  # promoted: its promotion names the file
+        models.publish(1, make_marker(11))  # its promotion names the file
         models.source.away = True
         await served.models.drop_replaced()
         assert len(served.models.loaded()) == 4

@@ -1,4 +1,4 @@
-"""Models in a bucket: what is read hashes to its name; no cut leaves a name without its file."""
+"""Models in a bucket: content matches its sha256; an interruption leaves no name without a file."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def blob(s3: Any, sha256: str = SHA256) -> Path:
 
 
 def overwrite(store: ModelBucket, content: bytes) -> None:
-    """Damage a blob, by the way that everything goes."""
+    """Damage a blob through the store's own client."""
     store._objects.write(store.location(SHA256), content)
 
 
@@ -87,9 +87,9 @@ def test_a_server_without_conditional_writes(open_bucket: Any, front: Any, s3: A
     store = open_bucket(front.url)
     put(store)
     assert blob(s3).read_bytes() == CONTENT
-    asked = len(front.requests)
+    before = len(front.requests)
     put(store)
-    assert not [request for request in front.requests[asked:] if request.startswith("CREATE")]
+    assert not [request for request in front.requests[before:] if request.startswith("CREATE")]
 
 
 def test_what_the_server_damages_is_not_published(open_bucket: Any, front: Any) -> None:
@@ -148,15 +148,15 @@ def test_the_size_is_bounded_before_anything_is_read(open_bucket: Any) -> None:
         found.read("key", 4)
 
 
-# ---- the disk of whoever reads
+# ---- the reader's disk cache
 
 
 def test_what_was_read_is_kept_on_disk(open_bucket: Any, front: Any) -> None:
     put(open_bucket())
     assert open_bucket(front.url, machine="two").read_verified(SHA256) == CONTENT
-    asked = len(front.requests)
+    before = len(front.requests)
     assert open_bucket(front.url, machine="two").read_verified(SHA256) == CONTENT
-    assert len(front.requests) == asked
+    assert len(front.requests) == before
 
 
 def test_a_damaged_copy_is_fetched_again(open_bucket: Any, tmp_path: Path) -> None:
@@ -194,7 +194,7 @@ def test_triton_repository(open_bucket: Any, front: Any, s3: Any) -> None:
     assert (root / "1" / "model.onnx").read_bytes() == CONTENT
     assert "dims: [ 16 ]" in (root / "config.pbtxt").read_text()
     written = [r for r in front.requests if r == "PUT triton/run/config.pbtxt"]
-    assert len(written) == 1  # Triton would load every version anew
+    assert len(written) == 1  # a second write would make Triton load every version again
 
 
 def test_files_of_a_model_that_is_not_kept_go_and_what_is_gone_is_no_error(
@@ -215,7 +215,7 @@ def test_files_of_a_model_that_is_not_kept_go_and_what_is_gone_is_no_error(
     }
 
 
-# ---- publications that are cut off
+# ---- interrupted publications
 
 
 def a_publication(store: ModelBucket, number: int, rows: list[str]) -> None:
@@ -237,14 +237,14 @@ def test_cut_off_at_every_request(
     monkeypatch: pytest.MonkeyPatch,
     when: str,
 ) -> None:
-    """Nothing that is named is missing; the next try works; no litter after it."""
-    # The check in a child process has its own test and knows nothing of buckets.
+    """No named file is missing, the next attempt works, and no files are left over."""
+    # The check in a child process has its own test and does not use buckets.
     monkeypatch.setattr("zerofleet.models.publish.check_in_child", lambda *_: None)
     rows: list[str] = []
     first, reader = open_bucket(front.url, run="run-0"), open_bucket(machine="reader")
     a_publication(first, 0, rows)
     requests = len(front.requests)
-    assert requests == 7  # note, blob read back, copy, config looked at and written, note
+    assert requests == 7  # note, blob read back, copy, config read and written, note
     for last in range(requests):
         store = ModelBucket(first._objects, f"run-{last + 1}", tmp_path / "one")
         begin, known = len(front.requests), len(rows)
@@ -257,7 +257,7 @@ def test_cut_off_at_every_request(
             with pytest.raises(StoreUnavailableError, match="403"):
                 a_publication(store, 100 + last, rows)
             assert len(rows) == known
-        else:  # it takes the note back, when all is done
+        else:  # the interruption hit the removal of the note, when everything is done
             a_publication(store, 100 + last, rows)
             assert len(rows) == known + 1
         setattr(front, when, lambda _: 0)
@@ -278,14 +278,14 @@ def test_sweep_takes_announced_files_that_nobody_recorded(open_bucket: Any, s3: 
     store.announce([recorded, forgotten, "0" * 64])
     other = open_bucket(run="other")
     other.announce([recorded])
-    asked: list[str] = []
+    checked: list[str] = []
 
     def is_recorded(sha256: str) -> bool:
-        asked.append(sha256)
+        checked.append(sha256)
         return sha256 == recorded
 
     store.sweep(is_recorded)
-    assert asked == [recorded, forgotten, "0" * 64]
+    assert checked == [recorded, forgotten, "0" * 64]
     assert blob(s3, recorded).exists()
     assert not blob(s3, forgotten).exists()
     assert [name.split("/")[1] for name in objects(s3) if "notes" in name] == ["other"]
@@ -306,10 +306,10 @@ def test_a_sweep_that_cannot_ask_takes_nothing(open_bucket: Any, s3: Any) -> Non
     assert objects(s3) == before
 
 
-# ---- what is said when it does not work
+# ---- error messages
 
 
-def said(call: Callable[[], object], kind: type[Exception] = StoreUnavailableError) -> str:
+def error_of(call: Callable[[], object], kind: type[Exception] = StoreUnavailableError) -> str:
     with pytest.raises(kind) as caught:
         call()
     text = str(caught.value)
@@ -320,7 +320,7 @@ def said(call: Callable[[], object], kind: type[Exception] = StoreUnavailableErr
 
 def test_a_wrong_key_names_the_file(open_bucket: Any, credentials: Path) -> None:
     credentials.write_text(credentials.read_text().replace(SECRET, "another"))
-    text = said(open_bucket().check)
+    text = error_of(open_bucket().check)
     assert "403 Forbidden, SignatureDoesNotMatch" in text
     assert f"check ZEROFLEET_MODEL_STORE_CREDENTIALS = {credentials}" in text
 
@@ -339,7 +339,8 @@ def test_the_environment_does_not_replace_what_is_given(
 def test_a_replaced_key_is_read_again(
     open_bucket: Any, credentials: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("zerofleet.models.bucket._CREDENTIALS_SECONDS", 1)  # not a minute, here
+    # one second instead of a minute
+    monkeypatch.setattr("zerofleet.models.bucket._CREDENTIALS_SECONDS", 1)
     right, store = credentials.read_text(), open_bucket()
 
     def reason() -> str:
@@ -350,10 +351,10 @@ def test_a_replaced_key_is_read_again(
         return ""
 
     def until(wanted: str) -> None:
-        """obstore asks for credentials ten times a second at most."""
+        """Wait for a text in the reason; obstore reads credentials at most ten times a second."""
         deadline = time.monotonic() + 120
-        while wanted not in (said := reason()) or bool(said) != bool(wanted):
-            assert time.monotonic() < deadline, said
+        while wanted not in (text := reason()) or bool(text) != bool(wanted):
+            assert time.monotonic() < deadline, text
 
     until("")
     credentials.write_text(right.replace(SECRET, "another"))
@@ -371,13 +372,13 @@ def test_a_bucket_that_is_not_there(s3: Any, credentials: Path) -> None:
         lambda: store.write("key", b"content"),
         lambda: store.keys("notes"),
     ):
-        assert "make the bucket 'nowhere', or mend ZEROFLEET_MODEL_STORE" in said(call)
+        assert "make the bucket 'nowhere', or mend ZEROFLEET_MODEL_STORE" in error_of(call)
 
 
 def test_a_server_that_is_not_there(open_bucket: Any, s3: Any) -> None:
     store = open_bucket()
     s3.stop()
-    text = said(lambda: store.read_verified(SHA256))
+    text = error_of(lambda: store.read_verified(SHA256))
     assert f"cannot read s3://models/{s3.prefix}/blobs/{SHA256}.onnx: Connection refused" in text
     assert f"check that {s3.url} can be reached" in text
 
@@ -392,7 +393,7 @@ def test_a_run_cannot_take_the_blobs_name(open_bucket: Any) -> None:
 
 
 def test_a_folder_of_published_models_is_no_cache(open_bucket: Any, tmp_path: Path) -> None:
-    """Whoever moves from a folder to a bucket keeps the folder, and what is in it is kept."""
+    """After a move from a folder to a bucket, the folder and its files stay."""
     folder = ModelFolder(tmp_path / "one", "run")
     path = folder.publish(folder.stage(b"published long ago"))
     store = open_bucket()

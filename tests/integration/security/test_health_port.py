@@ -1,4 +1,4 @@
-"""The health port: what it says, to whom, and that a stuck loop cannot keep it from saying so."""
+"""The health port: its answers, who may ask, and that it works while the event loop is stuck."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ async def test_a_loop_that_is_stuck_is_told_of(monkeypatch: pytest.MonkeyPatch, 
         ticking = asyncio.create_task(health.keep_ticking())
         await asyncio.sleep(0)
         now = 59.0
-        # Probes from the loop itself keep it from coming round.
+        # These probes block the event loop, so it cannot tick.
         assert [probe(address, name) for name in ("", "live")] == ["", ""]
         now = 61.0
         assert [probe(address, name) for name in ("", "live")] == ["NOT_SERVING", "NOT_SERVING"]
@@ -91,7 +91,7 @@ def test_the_probe_as_a_program() -> None:
 
 
 def test_the_probe_imports_little() -> None:
-    """Engines start it every few seconds, beside each service."""
+    """Engines start the probe every few seconds, next to each service."""
     code = "import sys, zerofleet.rpc.probe; print(*sys.modules)"
     listed = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True

@@ -1,4 +1,4 @@
-"""Limits: each is reached for real, and its refusal harms nobody else."""
+"""Limits: each is really reached, and the refusal harms no other client."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ROWS = np.zeros((2, 4), np.uint8)
 
 @contextlib.asynccontextmanager
 async def stock_channel(address: str, *options: tuple[str, Any]) -> AsyncIterator[Any]:
-    """A channel without any of our clients' settings."""
+    """Return a channel without any of our clients' settings."""
     async with grpc.aio.insecure_channel(address, options=options) as channel:
         yield channel
 
@@ -53,13 +53,13 @@ async def test_a_call_without_a_deadline_gets_the_servers(serve: Any, until: Any
         assert caught.value.details() == (
             "this call set no deadline, and the server's own of 0.2 s is over"
         )
-        await until(lambda: served.backend.waiting == 0)  # what it asked for is taken back
+        await until(lambda: served.backend.waiting == 0)  # the server cancels its request
         patient = asyncio.ensure_future(
             _infer(channel)(encode_request(RUN, "best", ROWS), timeout=120)
         )
         await until(lambda: served.backend.waiting == 1)
         await asyncio.wait({patient}, timeout=0.4)
-        assert not patient.done()  # its own deadline is what counts
+        assert not patient.done()  # only the client's own deadline counts
         served.backend.go.set()
         assert (await patient).model_version == "1"
 
@@ -104,7 +104,7 @@ async def test_calls_of_one_token_leave_room_for_others(
         await until(lambda: served.backend.waiting == 3)
         served.backend.go.set()
         assert [answer.model_version for answer in await asyncio.gather(*calls)] == [1] * 3
-        assert (await greedy.predict(ROWS)).model_version == 1  # there is room again
+        assert (await greedy.predict(ROWS)).model_version == 1  # there is capacity again
 
 
 def _one(client: AsyncModel) -> Any:
@@ -144,7 +144,7 @@ async def test_with_certificates_their_name_is_who_calls(serve: Any, until: Any,
 
 
 async def test_calls_of_one_connection_are_bounded(serve: Any, until: Any) -> None:
-    """HTTP/2 refuses or holds back what is too much; our clients ask again until it fits."""
+    """HTTP/2 refuses or delays excess calls; our clients retry until they fit."""
     async with (
         serve(limits=Limits(calls_of_connection=2)) as served,
         stock_channel(served.address) as channel,
@@ -168,8 +168,8 @@ async def test_calls_of_one_connection_are_bounded(serve: Any, until: Any) -> No
 async def test_answers_that_nobody_reads_are_bounded_over_all_streams(
     serve: Any, until: Any
 ) -> None:
-    """Streams that have some are not read from; who reads is served, and all is given back."""
-    # gRPC itself takes some answers that nobody reads: as few as can be.
+    """Streams with unread answers are not read. Other clients are served, and memory is freed."""
+    # gRPC itself buffers some unread answers; these settings make it buffer the minimum.
     small = (("grpc.http2.lookahead_bytes", 1), ("grpc.http2.bdp_probe", 0))
     most, streams, requests = 50_000, 8, 100
     async with (
@@ -192,7 +192,8 @@ async def test_answers_that_nobody_reads_are_bounded_over_all_streams(
             assert len((await honest.predict(ROWS)).value) == len(ROWS)
             full += unsent.total >= most
         assert full == 200
-        assert unsent.total < 5 * most  # with what was asked before; without a bound 2,700,000
+        # includes earlier requests; without a bound it would be 2,700,000
+        assert unsent.total < 5 * most
         for call in unread:
             call.cancel()
         await until(lambda: unsent.total == 0)
@@ -222,7 +223,7 @@ async def test_a_stream_that_its_client_never_ends_is_ended(
     monkeypatch.setattr(server, "_OPTIONS", tuple(options.items()))
     async with serve() as served:
         has_talked = False
-        while not has_talked:  # a machine that stalls may miss the life of a connection
+        while not has_talked:  # a slow machine may miss the connection's short life
             async with stock_channel(served.address) as channel:
                 call = stream_infer(channel)()
                 if talks:
@@ -236,7 +237,7 @@ async def test_a_stream_that_its_client_never_ends_is_ended(
 
 
 async def test_a_call_is_judged_before_any_message_of_it_comes(serve: Any, tmp_path: Path) -> None:
-    """Or who opens calls and says nothing would take everybody's room, even without a token."""
+    """Otherwise idle calls would use up the capacity for everybody, even without a token."""
     accepted = tmp_path / "roles.toml"
     metadata = (("authorization", f"Bearer {add_token(accepted, 'greedy', 'worker')}"),)
     credentials = ServerCredentials(token_roles_file=accepted)
@@ -276,7 +277,7 @@ async def test_garbage_to_a_service_that_grpc_brings_is_refused_like_any(serve: 
 
 
 class Endless:
-    """A player who shows one large table after the other."""
+    """A player that sends one large table after the other."""
 
     def __init__(self) -> None:
         self.searches = 0
@@ -319,5 +320,6 @@ async def test_connections_leave_the_process_files(
             reader, writer = await asyncio.open_connection(*served.address.split(":"))
             held.callback(writer.close)
             async with asyncio.timeout(120):
-                firsts.append(await reader.read(1))  # the server greets those that it takes
+                # the server greets each connection that it accepts
+                firsts.append(await reader.read(1))
     assert firsts.count(b"") == 1

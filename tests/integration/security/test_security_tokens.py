@@ -1,4 +1,4 @@
-"""Tokens: every method times every role, tried for real; and how tokens come and go."""
+"""Tokens: every method is called with every role, and tokens are added and removed."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ TENSORS = (
     *("ServerLive", "ServerReady", "ModelReady", "ServerMetadata", "ModelMetadata"),
     *("ModelConfig", "ModelInfer"),
 )
-WHO_MAY_CALL = {  # as docs/reference/security.md has it
+WHO_MAY_CALL = {  # as docs/reference/security.md lists them
     **{f"/{INFERENCE}/{name}": EVERYBODY for name in TENSORS},
     f"/{INFERENCE}/ModelStreamInfer": {"worker", "admin"},
     f"/{INFERENCE}/ModelStatistics": {"admin"},
@@ -56,7 +56,7 @@ def test_the_table_names_every_method() -> None:
 
 
 async def _status(channel: Any, path: str, metadata: tuple[tuple[str, str], ...]) -> str:
-    """The status that an empty call of a method ends with."""
+    """Return the status with which an empty call of a method ends."""
     streams = path.endswith(("ModelStreamInfer", "ServerReflectionInfo"))
     if streams:
         call = channel.stream_stream(path)(metadata=metadata, timeout=120)
@@ -79,7 +79,7 @@ async def _status(channel: Any, path: str, metadata: tuple[tuple[str, str], ...]
 async def test_every_method_by_every_role(
     serve: Any, secured: ServerCredentials, fleet_secrets: Path
 ) -> None:
-    """Over plaintext, as in a trusted network: tokens need no TLS."""
+    """The channel is plaintext, as in a trusted network: tokens need no TLS."""
     credentials = ServerCredentials(token_roles_file=secured.token_roles_file)
     sent: dict[str, tuple[tuple[str, str], ...]] = {
         role: (
@@ -185,18 +185,19 @@ async def test_tokens_are_rotated_without_a_restart(serve: Any, tmp_path: Path) 
         accepted.write_text(accepted.read_text().removeprefix(old))
         await client.predict(ROWS)
         await stream.predict(ROWS)
-        accepted.write_text("[[tokens]]\n")  # no good: those of before stay
+        accepted.write_text("[[tokens]]\n")  # the file is invalid, so the previous tokens stay
         await client.predict(ROWS)
         accepted.write_text("")
         with pytest.raises(UnauthenticatedError, match="does not know the token"):
             await client.predict(ROWS)
-        await stream.predict(ROWS)  # it passed the gate when it began; messages are not looked at
+        # the server checked the token when the stream began; it does not check each message
+        await stream.predict(ROWS)
 
 
 async def test_a_service_waits_a_while_for_its_token_to_be_known(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It may be in our file before it is in the server's; the wrong role never becomes right."""
+    """The client's file may have a token before the server's file; a wrong role stays wrong."""
 
     class Refusing:
         def __init__(self, *errors: AccessDeniedError) -> None:

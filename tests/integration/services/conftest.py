@@ -27,14 +27,15 @@ from zerofleet.models.folder import ModelFolder
 
 ROOT = Path(__file__).resolve().parents[3]
 DEADLINE = 240.0
-# Each with no more rights than it needs.
+# Each service gets only the rights of its role.
 ROLES = {"inference": "worker", "selfplay": "worker", "evaluator": "evaluator"}
 
 
 def tiny_model(game: str, version: int, seed: int, *, name: str = "", wild: float = 1.0) -> bytes:
-    """A linear model; the same ``seed`` plays the same, whatever the version and the ``name``.
+    """A linear model; models with the same ``seed`` play the same.
 
-    A ``wild`` one is so sure of its arbitrary policy and value that no search corrects it.
+    A ``wild`` factor far above 1 makes its arbitrary policy and value so certain that no search
+    corrects it.
     """
     spec = games.spec(game)
     generator = np.random.default_rng(seed)
@@ -68,7 +69,7 @@ def tiny_model(game: str, version: int, seed: int, *, name: str = "", wild: floa
         graph,
         opset_imports=[helper.make_opsetid("", 17)],
         ir_version=9,
-        doc_string=f"version {version} {name}",  # so that each has a sha256 of its own
+        doc_string=f"version {version} {name}",  # gives each model a sha256 of its own
     )
     return model.SerializeToString()
 
@@ -77,8 +78,8 @@ def stopped_run(root: Path, run_file: Path) -> DataFolder:
     """Make a data folder with embedded stores, whose run has one model and is stopped.
 
     Args:
-        root: of the folder, which Postgres' user may enter.
-        run_file: of the run.
+        root: the folder's path; Postgres' user may enter it.
+        run_file: the run file to copy.
     """
     run = load_run(run_file)
     folder = DataFolder.for_run(root, run)
@@ -108,7 +109,7 @@ class Fleet:
     environment: dict[str, str]
     models: ModelFolder
     epoch: int
-    urls: dict[str, str]  # of the database, by service
+    urls: dict[str, str]  # database URLs by service
     processes: list[Fork] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -122,7 +123,7 @@ class Fleet:
         content: bytes | None = None,
         int8: bytes | None = None,
     ) -> None:
-        """A new model, as the trainer would publish it; or ``content`` that is none.
+        """Publish a new model as the trainer does, or ``content``, which need not be a model.
 
         ``int8`` is the file of its accepted variant.
         """
@@ -140,7 +141,7 @@ class Fleet:
         )
 
     def promote(self, version: int) -> None:
-        """Make a published model the best in Postgres alone, examined already."""
+        """Make a published model the best in Postgres only, and record its exam."""
         head = self.database.promotion_head(self.run.name)
         self.database.promote(
             self.run.name,
@@ -153,7 +154,7 @@ class Fleet:
         self.examined(version)
 
     def examined(self, version: int) -> None:
-        """Record that a model was examined, so that it is not."""
+        """Record that a model was examined, so that the evaluator does not examine it."""
         for kind in position_kinds(self.run.game.name):
             self.database.insert_exam(self.run.name, version, 1, 1, 0, kind=kind)
 
@@ -168,7 +169,7 @@ class Fleet:
         return process
 
     def start_with_metrics(self, service: str) -> tuple[Fork, Callable[[], str]]:
-        """A process, and what reads its Prometheus page (empty while nobody answers)."""
+        """Start a process; return it and a function that reads its metrics, empty on failure."""
         address = f"127.0.0.1:{free_port()}"
 
         def page() -> str:
@@ -184,7 +185,7 @@ class Fleet:
         return (self.run_file.parent / f"{service}.log").read_text()
 
     def logs(self) -> str:
-        """The ends of all logs."""
+        """Return the ends of all logs."""
         files = sorted(self.run_file.parent.glob("*.log"))
         return "\n".join(f"== {file.name}\n{file.read_text()[-3000:]}" for file in files)
 
@@ -212,7 +213,7 @@ def make_fleet(
     valkey_url: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[Callable[[str], Fleet]]:
-    """``make_fleet(TOML)``: a registered run with an inference service."""
+    """Return ``make_fleet(TOML)``: a registered run with an inference service."""
     monkeypatch.chdir(ROOT)
     with Database(database_url) as database:
         made: list[Fleet] = []

@@ -1,4 +1,4 @@
-"""Programs as opponents of an evaluator: only those that its environment allows."""
+"""An evaluator starts a program as an opponent only if its environment allows the program."""
 
 import os
 import signal
@@ -40,7 +40,7 @@ def stored(fleet: Any, kind: str, opponent: str) -> int:
 
 
 def test_an_evaluator_starts_only_the_programs_that_it_may(make_fleet: Any, tmp_path: Path) -> None:
-    """Rows of the database, like the run file, name programs; they are no permission."""
+    """The database and the run file name programs, but they give no permission."""
     folder, heard = tmp_path / "bin", tmp_path / "heard"
     folder.mkdir()
     for name in ("our-engine", "their-engine"):

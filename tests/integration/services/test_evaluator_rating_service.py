@@ -1,4 +1,4 @@
-"""The rating pool over real stores and a real inference service, and going back by hand."""
+"""The rating pool over real stores and a real inference service, and manual rollbacks."""
 
 import re
 import shutil
@@ -30,7 +30,7 @@ threshold = {threshold}
 [exam]
 num_simulations = 2
 """
-GAMES = 6 * (4 + 3 + 2)  # of models 3, 2 and 1, against their opponents
+GAMES = 6 * (4 + 3 + 2)  # games of models 3, 2 and 1 against their opponents
 
 
 def players(fleet: Any) -> dict[tuple[str, str], int]:
@@ -48,7 +48,7 @@ def leave(process: Any, fleet: Any) -> None:
 
 
 def test_promoted_models_play_each_other_and_the_anchors(make_fleet: Any) -> None:
-    """The evaluator is killed on the way; what is missing is played by the next one."""
+    """The evaluator is killed during the games; the next one plays the missing games."""
     fleet = make_fleet(RUN.format(threshold=0.5))
     for version in (1, 2, 3):
         fleet.publish(version, seed=version)
@@ -100,7 +100,7 @@ def test_gnu_go_is_an_anchor_of_go(make_fleet: Any) -> None:
 
 
 def test_a_candidate_goes_first(make_fleet: Any) -> None:
-    """Rating takes much longer here than the match, which is over first."""
+    """The rating games would take much longer than the match, which ends first."""
     toml = RUN.format(threshold=0.0).replace("games = 6", "games = 60")
     toml = toml.replace("tic_tac_toe", "connect_four")
     toml = toml.replace("num_simulations = 8\n[evaluator]", "num_simulations = 100\n[evaluator]")
@@ -141,7 +141,7 @@ def zerofleet(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 def test_going_back_while_the_evaluator_works(
     make_fleet: Any, zerofleet: Callable[..., None]
 ) -> None:
-    """It stays in office, never promotes the model again, and judges the next one against 1."""
+    """The evaluator runs on, never promotes the model again, and uses model 1 for the gate."""
     fleet = make_fleet(RUN.format(threshold=0.0).replace("games = 6", "games = 0"))
     fleet.publish(1, seed=1)
     process = fleet.start("evaluator")
@@ -173,7 +173,7 @@ def test_going_back_while_the_evaluator_works(
 def test_going_back_while_a_match_is_played(
     make_fleet: Any, zerofleet: Callable[..., None]
 ) -> None:
-    """The match's verdict would stand on a best model of yesterday: another match is played."""
+    """The match's verdict would refer to the previous best model, so another match is played."""
     toml = RUN.format(threshold=0.0).replace("games = 6", "games = 0")
     toml = toml.replace("games = 8\nnum_simulations = 8", "games = 40\nnum_simulations = 4000")
     fleet = make_fleet(toml)
@@ -183,7 +183,7 @@ def test_going_back_while_a_match_is_played(
     fleet.publish(3, seed=3)
     process = fleet.start("evaluator")
     fleet.until(lambda: bool(fleet.query("SELECT FROM matches")))
-    process.send_signal(signal.SIGSTOP)  # the match is not over before the way back is gone
+    process.send_signal(signal.SIGSTOP)  # the match must not end before the rollback
     zerofleet("rollback", str(fleet.run_file), "--yes", "--database-url", fleet.urls["evaluator"])
     process.send_signal(signal.SIGCONT)
     fleet.until(lambda: len(fleet.database.promotions("rated")) == 4)

@@ -27,9 +27,9 @@ def match(fleet: Any) -> MatchRow:
 
 
 def test_a_sequential_match_ends_early_and_whoever_judges_it_agrees(make_fleet: Any) -> None:
-    """Two models that play alike take one game of each pair: that is seen before all are played.
+    """Two identical models win one game of each pair, and the test notices before all are played.
 
-    The evaluator is killed on the way; the verdict is that of one who sees only the rows.
+    The evaluator is killed during the match. A verdict computed from the rows alone is the same.
     """
     fleet = make_fleet(RUN)
     fleet.publish(1, seed=5)

@@ -52,9 +52,9 @@ class Zerofleet(Fork):
     def wait_for_page(self) -> str:
         """Return the address of the page, once it is said."""
         deadline = time.monotonic() + DEADLINE
-        while not (found := re.search(r"^dashboard: (http://\S+)$", self.said(), re.MULTILINE)):
-            assert self.poll() is None, self.said()
-            assert time.monotonic() < deadline, self.said()
+        while not (found := re.search(r"^dashboard: (http://\S+)$", self.output(), re.MULTILINE)):
+            assert self.poll() is None, self.output()
+            assert time.monotonic() < deadline, self.output()
             time.sleep(0.05)
         return found[1]
 
@@ -106,32 +106,32 @@ def test_the_page_shows_a_stopped_run_and_changes_nothing(
     page = zerofleet("page", *at)
     url = page.wait_for_page()
     assert url == f"http://127.0.0.1:{data.page_port()}"
-    assert "updating" not in page.said()
+    assert "updating" not in page.output()
     assert title(url) == "Run · tictactoe · zerofleet"
 
     status = zerofleet("status", *at, "--json")
     again = zerofleet("page", *at)
     elsewhere = zerofleet("page", *at, "--dashboard-port", "8079")
     up = zerofleet("up", str(RUN_FILE), *at)
-    assert status.wait(DEADLINE) == 0, status.said()
-    said = json.loads(status.said())
-    assert (said["up"], said["page"], said["metrics"]) == (False, url, {})
-    assert again.wait(DEADLINE) == 0, again.said()
-    assert again.said() == f"dashboard: {url}\n"
+    assert status.wait(DEADLINE) == 0, status.output()
+    printed = json.loads(status.output())
+    assert (printed["up"], printed["page"], printed["metrics"]) == (False, url, {})
+    assert again.wait(DEADLINE) == 0, again.output()
+    assert again.output() == f"dashboard: {url}\n"
     assert elsewhere.wait(DEADLINE) == 2
-    assert f"the dashboard of this run is already at {url}" in elsewhere.said()
+    assert f"the dashboard of this run is already at {url}" in elsewhere.output()
     assert up.wait(DEADLINE) == 2
-    assert f"is in use by `zerofleet page` (process {page.pid}): stop it first" in up.said()
+    assert f"is in use by `zerofleet page` (process {page.pid}): stop it first" in up.output()
 
     shown = running_in(data)
     assert shown is not None
     with contextlib.closing(Heartbeats(shown.redis_url, data.run)) as heartbeats:
         deadline = time.monotonic() + DEADLINE
         while {"dashboard", "inference"} != {beat.service for beat in heartbeats.read()}:
-            assert time.monotonic() < deadline, page.said()
+            assert time.monotonic() < deadline, page.output()
             time.sleep(0.05)
     page.send_signal(signal.SIGINT)
-    assert page.wait(DEADLINE) == 0, page.said()
+    assert page.wait(DEADLINE) == 0, page.output()
     assert not data.is_held()
     with joined(data, "test") as running:
         assert (record(running.database_urls["owner"]), files(data)) == before
@@ -151,8 +151,8 @@ def test_the_page_keeps_its_port_updates_an_old_database_and_leaves_no_orphans(
             older._run("UPDATE definitions SET digest = 'x', version = '1.0.0'")
         page = zerofleet("page", *at)
         url = page.wait_for_page()
-        assert "updating the database's tables and views" in page.said()
-        assert f"port {own}, which this run's dashboard usually has, is in use" in page.said()
+        assert "updating the database's tables and views" in page.output()
+        assert f"port {own}, which this run's dashboard usually has, is in use" in page.output()
         assert not url.endswith(f":{own}")
         assert data.page_port() == own  # for the next time
     family = psutil.Process(page.pid).children(recursive=True)
@@ -162,9 +162,9 @@ def test_the_page_keeps_its_port_updates_an_old_database_and_leaves_no_orphans(
 
     page = zerofleet("page", *at)
     assert page.wait_for_page() == f"http://127.0.0.1:{own}"
-    assert "updating" not in page.said()
+    assert "updating" not in page.output()
     page.terminate()
-    assert page.wait(DEADLINE) == 0, page.said()
+    assert page.wait(DEADLINE) == 0, page.output()
 
 
 def test_every_command_updates_the_database_of_a_stopped_run(
@@ -173,11 +173,11 @@ def test_every_command_updates_the_database_of_a_stopped_run(
     with joined(data, "test") as running, Database(running.database_urls["owner"]) as older:
         older._run("UPDATE definitions SET digest = 'x', version = '1.0.0'")
         older._run("DROP FUNCTION searches_per_day CASCADE")
-    for said in ("updating the database's tables and views", ""):
+    for message in ("updating the database's tables and views", ""):
         with joined(data, "test") as running, Database(running.database_urls["console"]) as now:
             now.wait_ready(0.0)
             now.kept(data.run)
-        assert capsys.readouterr().err.startswith(said)
+        assert capsys.readouterr().err.startswith(message)
 
 
 def test_without_a_model_the_page_only_shows(

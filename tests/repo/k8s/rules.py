@@ -1,6 +1,6 @@
-"""Rules that no scanner knows: what pods, policies and scalers of one fleet mean together.
+"""Rules that no scanner has: how the pods, policies and scalers of one fleet fit together.
 
-checkov and kubernetes-validate (``make check-deploy``) look at one object at a time. They know
+checkov and kubernetes-validate (``make check-deploy``) check one object at a time. They know
 probes, CPU and memory, user ids, capabilities, seccomp, ports and namespaces of the node, tokens of
 the cluster, and the schemas of Kubernetes.
 """
@@ -21,7 +21,7 @@ Flow = tuple[str, str, int]  # from, to, port; "" is outside the namespace
 
 _VOLUMES = {"configMap", "emptyDir", "persistentVolumeClaim", "secret"}
 _UNITS = {"": 1, "m": 1e-3, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30}
-# Seconds that each may take to leave after SIGTERM; inference's are its own setting.
+# Seconds that each service may take to stop after SIGTERM; inference has a setting for it.
 _LEAVING = {
     "selfplay": 10,
     "trainer": 20,
@@ -32,12 +32,12 @@ _LEAVING = {
     "postgres": 30,
     "redis": 1,
 }
-_KILLED = ("tools",)  # sleeps, and has nothing to end
+_KILLED = ("tools",)  # only sleeps, so it may be killed
 _OUTSIDE_IMAGES = {"postgres", "redis"}
 _ON_GPUS = {"inference", "trainer"}
-CUDA = "-cuda"  # ends the tag of the trainer's image with CUDA: it is of the same target
+CUDA = "-cuda"  # tag suffix of the trainer's image with CUDA, which has the same build target
 
-# What a variable of the environment makes its process dial: the port, and who listens there.
+# Variables that make a process open connections: the port, and the service that listens there.
 _NEEDS = {
     "ZEROFLEET_DATABASE_URL": (5432, "postgres"),
     "ZEROFLEET_REDIS_URL": (6379, "redis"),
@@ -52,7 +52,7 @@ _BOUNDS = {
 
 
 def every_pod_is_restricted(fleet: Manifests) -> Iterator[str]:
-    """Each pod keeps those rules of Pod Security "restricted", and of ours, that checkov lacks."""
+    """Check the rules of Pod Security "restricted", and our own, that checkov lacks."""
     for workload in fleet.workloads:
         pod, container = workload.pod, workload.container
         if not pod["securityContext"].get("runAsNonRoot"):
@@ -113,11 +113,11 @@ def probes_ask_ports_that_exist(fleet: Manifests) -> Iterator[str]:
             if probe.get("timeoutSeconds", 1) < 5:
                 yield f"{workload.name}: {name} does not wait for a busy node"
             if "grpc" in probe:
-                # Health is on a port of its own: without TLS, with nothing else on it.
+                # Health has a port of its own, without TLS and without any other service.
                 if probe["grpc"]["port"] != workload.ports.get("health"):
                     yield f"{workload.name}: {name} does not ask the port 'health'"
                 service = probe["grpc"].get("service", "")
-                # A model that is missing makes a replica unready, and must not kill it.
+                # A missing model makes a replica unready, but must not kill it.
                 if (service == "live") != (name != "readinessProbe"):
                     yield f"{workload.name}: {name} asks for '{service}'"
             elif "tcpSocket" in probe:
@@ -145,7 +145,7 @@ def grace_outlasts_the_leaving(fleet: Manifests) -> Iterator[str]:
 
 
 def tini_stays_the_first_process(fleet: Manifests) -> Iterator[str]:
-    """Every image of ours begins with it, and ``command`` replaces what an image begins with."""
+    """Our images begin with tini, and a pod's ``command`` would replace it."""
     for workload in fleet.workloads:
         if workload.name in _OUTSIDE_IMAGES:
             continue
@@ -170,7 +170,7 @@ def everything_named_exists(fleet: Manifests) -> Iterator[str]:
 
 
 def files_named_are_mounted(fleet: Manifests) -> Iterator[str]:
-    """Each path that a container is told of lies in a mount, and a file of a Secret is in it."""
+    """Every path that a container's settings name lies in a mount, and a Secret has its file."""
     known = {name: keys for (_, name), keys in fleet.made.items()}
     for each in fleet.of_kind("Secret", "ConfigMap"):
         known[each["metadata"]["name"]] = set(each["data"])
@@ -257,7 +257,7 @@ def addresses_are_services(fleet: Manifests) -> Iterator[str]:
         if service is None or int(port) not in {p["port"] for p in service["spec"]["ports"]}:
             yield f"{workload.name} dials {address}, which is no Service"
         elif service["spec"].get("clusterIP") != "None" or not address.startswith("dns:///"):
-            # One address would be one connection to one replica, for ever.
+            # One address would mean one connection, to one replica, forever.
             yield f"{workload.name} dials {address}: round robin needs a headless Service by DNS"
 
 
@@ -276,7 +276,7 @@ def all_is_denied_by_default(fleet: Manifests) -> Iterator[str]:
 
 
 def both_ends_of_each_flow_agree(fleet: Manifests) -> Iterator[str]:
-    """What one end may send the other may receive, to a port that it has."""
+    """Each flow is allowed at both ends, and its receiver listens on the port."""
     sent, received = _flows(fleet, "egress"), _flows(fleet, "ingress")
     for flow in sorted(sent - received):
         if flow[1]:
@@ -306,7 +306,7 @@ def pods_reach_what_they_need_and_no_more(fleet: Manifests) -> Iterator[str]:
 
 
 def grpc_is_safe(fleet: Manifests) -> Iterator[str]:
-    """All of it TLS, or none and said so; a token wherever one is asked for."""
+    """TLS is on everywhere, or off with a statement; tokens are sent where they are required."""
     secured = {
         workload.name
         for workload in fleet.workloads
@@ -352,7 +352,7 @@ def certificates_have_the_names_that_are_dialled(fleet: Manifests) -> Iterator[s
 
 
 def _flows(fleet: Manifests, direction: str) -> set[Flow]:
-    """What NetworkPolicies allow, between workloads of this namespace and to or from outside."""
+    """Flows that NetworkPolicies allow, within this namespace and to or from outside."""
     flows: set[Flow] = set()
     for policy in fleet.of_kind("NetworkPolicy"):
         own = fleet.selected(policy["spec"]["podSelector"])
@@ -381,7 +381,7 @@ def _others(fleet: Manifests, peers: list[dict[str, Any]]) -> set[str]:
 
 @dataclass(frozen=True)
 class Scaler:
-    """An HPA, or the ScaledObject of which KEDA makes one."""
+    """An HPA, or a ScaledObject, from which KEDA makes an HPA."""
 
     name: str
     target: str
@@ -426,7 +426,7 @@ def each_deployment_has_one_scaler_at_most(fleet: Manifests) -> Iterator[str]:
             yield f"the Deployment {target} is scaled and does not exist"
     for deployment in fleet.of_kind("Deployment"):
         name = deployment["metadata"]["name"]
-        # By a scaler or by `kubectl scale`.
+        # A scaler or `kubectl scale` sets the replicas.
         is_scaled = name in {*targets, *_BOUNDS}
         if is_scaled and "replicas" in deployment["spec"]:
             yield f"applying {name} again would set its replicas back"

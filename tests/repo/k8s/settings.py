@@ -1,4 +1,4 @@
-"""Rules about what processes are told: every variable means something, and all of it loads."""
+"""Rules about the settings of processes: every variable has a meaning, and every value loads."""
 
 from __future__ import annotations
 
@@ -35,11 +35,12 @@ _ROLES = {
     "tools": "zerofleet_console",
 }
 _POSTGRES_MAY_BE_AWAY = 300  # seconds, as docs/how-to/kubernetes.md says
-_USERS = {"selfplay": "worker", "tools": "console"}  # of Redis; others have the service's name
+# users in Redis; others are named after the service
+_USERS = {"selfplay": "worker", "tools": "console"}
 
 
 def settings_of(name: str) -> type[ProcessSettings]:
-    """The settings class of a service."""
+    """Return the settings class of a service."""
     if name not in _SETTINGS:
         return ProcessSettings
     module, _, attribute = _SETTINGS[name].partition(":")
@@ -65,7 +66,7 @@ def _is_known(workload: Workload, variable: str) -> bool:
 
 
 def every_process_reads_what_it_is_told(fleet: Manifests) -> Iterator[str]:
-    """The services' own code reads settings and run file as each container would have them."""
+    """The services' own code loads the settings and the run file of each container."""
     with TemporaryDirectory() as folder:
         yield from _unread(fleet, Path(folder))
 
@@ -89,7 +90,7 @@ def _unread(fleet: Manifests, folder: Path) -> Iterator[str]:
 
 
 def the_migration_waits_for_postgres(fleet: Manifests) -> Iterator[str]:
-    """By what the command itself reads of the Job's arguments."""
+    """The command itself parses the Job's arguments."""
     job = fleet.workload("migrate")
     assert job is not None
     name, *arguments = job.container["args"]
@@ -137,7 +138,7 @@ def _is_inside(fleet: Manifests, host: str) -> bool:
 
 @contextmanager
 def _environment(values: dict[str, str]) -> Iterator[None]:
-    """Exactly these variables of ours while this is entered."""
+    """Set exactly these variables of ours inside the block."""
     before = dict(os.environ)
     for name in [name for name in os.environ if name.startswith(ENV_PREFIX)]:
         del os.environ[name]

@@ -91,8 +91,8 @@ class Fleet:
         """Return the message of a process that cannot start; it must be one line."""
         with self.start(**changes) as process:
             status = process.wait(120)
-        assert status == 2, process.said()
-        (line,) = [line for line in process.said().splitlines() if not line.startswith("{")]
+        assert status == 2, process.output()
+        (line,) = [line for line in process.output().splitlines() if not line.startswith("{")]
         return line
 
     def heartbeat(self) -> Heartbeat | None:

@@ -80,10 +80,10 @@ async def test_two_processes_answer_behind_one_address(fleet: Any) -> None:
         assert len(children) == 2
         parent.send_signal(signal.SIGTERM)
         status = await asyncio.to_thread(parent.wait, 120)
-        said = parent.said()
-        assert status == 0, said
+        output = parent.output()
+        assert status == 0, output
         wait_ended(child.pid for child in children)
-        assert "Traceback" not in said
+        assert "Traceback" not in output
 
 
 @pytest.mark.slow
@@ -95,12 +95,12 @@ async def test_when_one_process_ends_all_do_and_the_status_says_so(fleet: Any) -
         children = psutil.Process(parent.pid).children()
         os.kill(children[1].pid, signal.SIGKILL)
         status = await asyncio.to_thread(parent.wait, 120)
-        said = parent.said()
-        assert status == 1, said
-        assert '"device": 1' in said
-        assert "device_process_ended" in said
+        output = parent.output()
+        assert status == 1, output
+        assert '"device": 1' in output
+        assert "device_process_ended" in output
         wait_ended(child.pid for child in children)
-        assert "Traceback" not in said
+        assert "Traceback" not in output
 
 
 @pytest.mark.slow

@@ -44,7 +44,7 @@ async def _until(condition: Any) -> None:
 
 @pytest.mark.slow
 async def test_life_of_a_service(fleet: Any) -> None:
-    """It waits, follows promotions with and without Redis, says how it is, and leaves."""
+    """The service waits, follows promotions with and without Redis, reports its state and stops."""
     with fleet.start() as process:
         async with AsyncModel(fleet.address, fleet.run.name, timeout=120) as client:
 
@@ -65,7 +65,7 @@ async def test_life_of_a_service(fleet: Any) -> None:
                 fleet.promote(2)
                 assert pointer.reconcile(fleet.database) is not None
                 await _until(lambda: _is(client, 2))
-                # A pointer that names a file that is not whole leaves the old model serving.
+                # If the pointer names a damaged file, the server keeps serving the old model.
                 fleet.publish(3, damage=50)
                 pointer.reconcile(fleet.database)
                 await _until(lambda: _scraped(fleet, "model_load_failures_total", 1))
@@ -92,8 +92,8 @@ async def test_life_of_a_service(fleet: Any) -> None:
             assert 'zerofleet_inference_batch_rows_bucket{le="2.0"}' in metrics
             assert 'zerofleet_inference_batch_release_total{reason="idle"}' in metrics
         process.send_signal(signal.SIGTERM)
-        assert await asyncio.to_thread(process.wait, 120) == 0, process.said()
-        assert "Traceback" not in process.said()
+        assert await asyncio.to_thread(process.wait, 120) == 0, process.output()
+        assert "Traceback" not in process.output()
 
 
 async def _is(client: AsyncModel, version: int) -> bool:
@@ -129,7 +129,8 @@ async def _is_serving(address: str) -> bool:
 
 async def _check_player(fleet: Any) -> None:
     async with AsyncPlayer(fleet.address, timeout=120) as player:
-        assert (await player.describe()).num_simulations == 40  # as in matches
+        # the default is the number for matches
+        assert (await player.describe()).num_simulations == 40
         table = await player.search([3, 3], game=GAME, seed=1)
         assert (table.run, table.version) == ("serving", 4)
         assert len(table.children) == 7
@@ -189,7 +190,7 @@ async def test_sigkill_and_restart_under_a_stream_lose_no_call(fleet: Any) -> No
 
 @pytest.mark.slow
 async def test_a_model_that_fails_again_and_again_ends_the_process(fleet: Any) -> None:
-    """It would say SERVING for ever; another process may get a GPU that works."""
+    """Otherwise it would report SERVING forever; a new process may get a working GPU."""
     fleet.publish(1, broken=True)
     fatal = _observations(2)
     fatal[:, 0] = 66
@@ -203,8 +204,8 @@ async def test_a_model_that_fails_again_and_again_ends_the_process(fleet: Any) -
             for _ in range(3):
                 with pytest.raises(InferenceUnavailableError):
                     await client.predict(fatal)
-        assert await asyncio.to_thread(process.wait, 120) == 1, process.said()
-    assert "model_always_fails" in process.said()
+        assert await asyncio.to_thread(process.wait, 120) == 1, process.output()
+    assert "model_always_fails" in process.output()
 
 
 @pytest.mark.slow
@@ -221,7 +222,7 @@ def test_bad_input_is_one_line_and_exit_2(fleet: Any, tmp_path: Path) -> None:
 
 
 def test_the_pointer_is_not_followed_backwards(fleet: Any) -> None:
-    """Redis is a cache: whatever it says, an older promotion changes nothing."""
+    """Redis is only a cache: an older promotion in it changes nothing."""
     from zerofleet.services.inference.served_models import StoredModels
 
     for version in (1, 2):
@@ -230,7 +231,7 @@ def test_the_pointer_is_not_followed_backwards(fleet: Any) -> None:
         source = StoredModels("serving", fleet.database, pointer)
         head = source.best()
         assert head is not None
-        assert (head.seq, head.version) == (2, 2)  # Redis is empty: from Postgres
+        assert (head.seq, head.version) == (2, 2)  # Redis is empty, so this comes from Postgres
         pointer.set_if_newer(Promotion(1, 1, "0" * 64))
         assert source.best() == head
         assert [promoted.version for promoted in source.promotions()] == [2, 1]
