@@ -57,7 +57,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     """The command line."""
-    found = parser("bench.export", __doc__, game=False)
+    found = parser("bench.export", __doc__, game=False, blocks=False)
     game_option(found)
     found.add_argument("--games", type=positive(int), default=5_000, help="stored [5000]")
     found.add_argument("--folder", type=Path, help="of the database, filled at the first time")
