@@ -390,11 +390,11 @@ def random_openings(
     Args:
         setting: key or option that gave ``plies``, for the message.
 
-    Raises:
-        ConfigError: no game lasts longer than ``plies``.
-
     Returns:
         ``draw_openings`` from ``draw_starts``, and these starts.
+
+    Raises:
+        ConfigError: no game lasts longer than ``plies``.
     """
     starts = draw_starts(game, count, seed)
     return draw_openings(game, plies, count, seed, starts, setting=setting), starts
