@@ -1,7 +1,7 @@
 """Process of another program ("peer"): it trains into a folder, or predicts with a checkpoint.
 
 Peers need other packages, so they run in a Python environment of their own. Neither this module nor
-theirs import zerofleet.
+theirs imports zerofleet.
 
 A checkpoint is called ``checkpoint-STEP``. In the same folder, ``learner.jsonl`` has a line of JSON
 for each step. OpenSpiel chose this format.
