@@ -138,15 +138,15 @@ def test_a_small_fleet_finds_its_size_and_stays_there(size: int, fault: str) -> 
     assert isinstance(converged, float)
     assert converged < 30
     assert row["reversals"] == 0
-    asked = [each.asked for each in samples]
-    assert min(asked) >= 1
-    assert max(asked) <= 1.35 * size + 1
+    desired = [each.desired for each in samples]
+    assert min(desired) >= 1
+    assert max(desired) <= 1.35 * size + 1
 
 
 def test_where_inference_may_not_grow_more_workers_are_not_asked_for() -> None:
     simulation = Simulation(100, "few replicas", seed=1)
     samples = simulation.run(hours=1.0)
-    assert 20 <= samples[-1].asked <= 26  # of 100: 24 are fed
+    assert 20 <= samples[-1].desired <= 26  # of 100: 24 are fed
     assert samples[-1].wait < 1
 
 
