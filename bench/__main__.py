@@ -133,7 +133,7 @@ def show_figures(rows: Sequence[Row]) -> None:
             sign = "at most" if figure.is_limit else "at least"
             target = f"{sign} {figure.target:{figure.form}}"
             verdict = "met" if figure.is_met(value) else "missed"
-        table.add_row(figure.says, f"{value:{figure.form}}", target, verdict)
+        table.add_row(figure.label, f"{value:{figure.form}}", target, verdict)
     Console(width=max(110, Console().width)).print(table)
 
 

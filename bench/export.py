@@ -59,7 +59,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     """Parse the command line."""
-    found = parser("bench.export", __doc__, game=False)
+    found = parser("bench.export", __doc__, game=False, blocks=False)
     game_option(found)
     found.add_argument("--games", type=positive(int), default=5_000, help="games to fill in [5000]")
     found.add_argument(

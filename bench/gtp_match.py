@@ -1,13 +1,14 @@
-r"""Two GTP programs play each other; the rules of a run's game decide.
+r"""Play two GTP programs against each other, under the rules of a run's game.
 
 ``python -m bench.gtp_match 'go(size=9,komi=7,suicide=false)' --games 10 \\
     --first 'zerofleet gtp --data DATA' \\
     --second 'gnugo --mode gtp --level 1 --chinese-rules --capture-all-dead --positional-superko'``
 
-Colours alternate: the first program has Black in game 1, 3, ... A move that the rules forbid, or
-the refusal of one that they allow, loses the game. Both programs are started anew for each game, so
-that a program's seed is the game's number where ``{game}`` stands in its command. ``--sgf FOLDER``
-keeps the games.
+Colours alternate: the first program has Black in games 1, 3, 5 and so on. A program loses the game
+if it plays a move that the rules forbid, or refuses a move that they allow.
+
+Both programs restart for each game. ``{game}`` in a command becomes the number of the game, for
+example as a seed. ``--sgf FOLDER`` writes the games.
 """
 
 import argparse
@@ -27,25 +28,36 @@ from zerofleet.gtp.client import EngineGoneError, GtpClient
 from zerofleet.gtp.protocol import GtpError
 
 COLOURS = ("black", "white")
+_ANSWER_SECONDS = 600
 
 
 @dataclass(frozen=True)
 class Game:
-    """How one game went, as the first program sees it."""
+    """Result of one game, from the first program's point of view."""
 
-    number: int
+    number: int  # from 1
     first_colour: str
     score: float  # 1 won, 0.5 drawn, 0 lost
     plies: int
-    ending: str
+    ending: str  # "area", "resignation", or the illegal or refused move
     seconds: float
-    moves: str
+    moves: str  # GTP vertices and passes, separated by spaces
 
 
 async def play(name: str, commands: tuple[str, str], number: int) -> Game:
-    """One game; ``commands`` are the first and the second program's."""
+    """Play one game.
+
+    Args:
+        name: Go with its rules.
+        commands: command lines of the first and of the second program.
+        number: number of the game, from 1; the first program has Black if it is odd.
+
+    Raises:
+        EngineGoneError: a program ended or does not answer.
+        GtpError: a program refuses the board, the komi or ``genmove``.
+    """
     rules = GoRules.of(name)
-    black = (number - 1) % 2  # which program has Black
+    black = (number - 1) % 2  # program that has Black: 0 the first, 1 the second
     order = (commands[black], commands[1 - black])
     state = State(name)
     moves: list[str] = []
@@ -55,7 +67,9 @@ async def play(name: str, commands: tuple[str, str], number: int) -> Game:
     async with AsyncExitStack() as programs:
         players = [
             await programs.enter_async_context(
-                GtpClient(shlex.split(command.replace("{game}", str(number))), timeout=600)
+                GtpClient(
+                    shlex.split(command.replace("{game}", str(number))), timeout=_ANSWER_SECONDS
+                )
             )
             for command in order
         ]
@@ -93,11 +107,24 @@ async def play(name: str, commands: tuple[str, str], number: int) -> Game:
 
 
 async def match(name: str, commands: tuple[str, str], games: int, at_once: int) -> list[Game]:
-    """Play the games, some of them at once, and tell of each as it ends."""
-    free = asyncio.Semaphore(at_once)
+    """Play games, and print a line to standard error when one ends.
 
-    async def one(number: int) -> Game:
-        async with free:
+    Args:
+        name: Go with its rules.
+        commands: command lines of the first and of the second program.
+        games: number of games.
+        at_once: most games in play at the same time.
+
+    Returns:
+        The games by number.
+
+    Raises:
+        EngineGoneError, GtpError: see ``play``.
+    """
+    slots = asyncio.Semaphore(at_once)
+
+    async def play_one(number: int) -> Game:
+        async with slots:
             game = await play(name, commands, number)
         print(
             f"game {number}: first program {game.first_colour}, score {game.score:g}, "
@@ -107,19 +134,25 @@ async def match(name: str, commands: tuple[str, str], games: int, at_once: int) 
         )
         return game
 
-    return await asyncio.gather(*(one(number) for number in range(1, games + 1)))
+    return await asyncio.gather(*(play_one(number) for number in range(1, games + 1)))
 
 
 def main() -> None:
-    """Play and print."""
-    parser = argparse.ArgumentParser(description="Two GTP programs play each other.")
-    parser.add_argument("game", help="such as 'go(size=9,komi=7,suicide=false)'")
+    """Play the match and print its result."""
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.gtp_match", description="Play two GTP programs against each other."
+    )
+    parser.add_argument(
+        "game", help="game with its rules, such as 'go(size=9,komi=7,suicide=false)'"
+    )
     parser.add_argument("--first", required=True, help="command line of the first program")
     parser.add_argument("--second", required=True, help="command line of the second program")
-    parser.add_argument("--games", type=int, default=2)
-    parser.add_argument("--at-once", type=int, default=1)
-    parser.add_argument("--json", action="store_true", help="one object a line instead of text")
-    parser.add_argument("--sgf", type=Path, help="folder that the games are written to")
+    parser.add_argument("--games", type=int, default=2, help="number of games [2]")
+    parser.add_argument("--at-once", type=int, default=1, help="games at the same time [1]")
+    parser.add_argument(
+        "--json", action="store_true", help="also print one JSON object per line for each game"
+    )
+    parser.add_argument("--sgf", type=Path, help="folder for the games as SGF files")
     options = parser.parse_args()
     commands = (options.first, options.second)
     try:
@@ -138,7 +171,14 @@ def main() -> None:
 
 
 def write_sgf(name: str, commands: tuple[str, str], games: list[Game], folder: Path) -> None:
-    """One file for each game."""
+    """Write each game to ``game-NUMBER.sgf``.
+
+    Args:
+        name: Go with its rules.
+        commands: command lines of both programs; their first words become the players' names.
+        games: the games of a match.
+        folder: created if it does not exist.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     for game in games:
         black = 0 if game.first_colour == "black" else 1

@@ -1,6 +1,6 @@
-"""Compares a whole run with ONNX Runtime alone and a bare training loop alone.
+"""Compare a whole run with ONNX Runtime alone and a bare training loop alone.
 
-``python -m bench.loop runs/connect_four.toml`` starts ``zerofleet up`` in a folder of its own and
+``python -m bench.loop runs/connect_four.toml`` starts ``zerofleet up`` in a temporary folder and
 measures it after the second model. Then it stops the run, and measures one session of its newest
 model and ``bench.train``'s bare loop on the same machine. The table has:
 
@@ -61,7 +61,7 @@ _BARE_GAMES = 200
 
 @dataclass(slots=True)
 class Samples:
-    """Figures from the heartbeats of the run, one for each time that they were read."""
+    """Figures of a run: one entry for each reading, or for each process that sent a heartbeat."""
 
     rows_per_second: list[float] = field(default_factory=list[float])
     fill: list[float] = field(default_factory=list[float])
@@ -97,7 +97,8 @@ class Samples:
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Measure a run, and print the row."""
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # also ends `zerofleet up`
+    # Without a handler, SIGTERM would end this process and leave `zerofleet up` running.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     options = parse(argv)
     with tempfile.TemporaryDirectory(prefix="zerofleet-bench-") as folder:
         row = measure(options, options.data or Path(folder))
@@ -107,33 +108,45 @@ def main(argv: Sequence[str] | None = None) -> None:
     table = Table(title=f"{options.run_file}, {options.seconds:g} s", show_header=False)
     for name, value in row.items():
         number = isinstance(value, float)
-        words = f"{value:,.0f}" if number and value >= 100 else f"{value:.3g}" if number else value
-        table.add_row(name.replace("_", " "), str("-" if words is None else words))
+        text = f"{value:,.0f}" if number and value >= 100 else f"{value:.3g}" if number else value
+        table.add_row(name.replace("_", " "), str("-" if text is None else text))
     Console(width=WIDTH).print(table)
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
-    """Return the options of the command line."""
-    found = argparse.ArgumentParser(
+    """Parse the command line."""
+    parser = argparse.ArgumentParser(
         prog="python -m bench.loop",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    found.add_argument("run_file", metavar="RUN.toml", type=Path)
-    found.add_argument("--seconds", type=positive(float), default=60.0, help="measured [60]")
-    found.add_argument("--models", type=int, default=2, help="measure after this model [2]")
-    found.add_argument("--workers", type=int, default=1, help="self-play workers [1]")
-    found.add_argument("--provider", choices=PROVIDERS, help="[as the run file says]")
-    found.add_argument(
-        "--set", action="append", default=[], metavar="KEY=VALUE", help="key of the run file"
+    parser.add_argument("run_file", metavar="RUN.toml", type=Path, help="run file")
+    parser.add_argument(
+        "--seconds", type=positive(float), default=60.0, help="seconds of the measurement [60]"
     )
-    found.add_argument("--data", metavar="FOLDER", type=Path, help="of the run [temporary]")
-    found.add_argument("--json", action="store_true", help="print one object")
-    return found.parse_args(argv)
+    parser.add_argument("--models", type=int, default=2, help="measure after this model [2]")
+    parser.add_argument("--workers", type=int, default=1, help="number of self-play workers [1]")
+    parser.add_argument("--provider", choices=PROVIDERS, help="execution provider [the run file's]")
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="set a key of the run file; may be repeated",
+    )
+    parser.add_argument(
+        "--data", metavar="FOLDER", type=Path, help="folder for the run's data and log [temporary]"
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    return parser.parse_args(argv)
 
 
 def measure(options: argparse.Namespace, folder: Path) -> Row:
-    """Measure a run, then inference and training alone.
+    """Measure a run, then inference and training alone; return the row.
+
+    Args:
+        options: the command line.
+        folder: folder for the data and the log of the run.
 
     Raises:
         RunEndedError: the fleet ended by itself.
@@ -159,7 +172,7 @@ def measure(options: argparse.Namespace, folder: Path) -> Row:
                 _require_running(fleet, folder)
                 samples.add(now, heartbeats.read())
                 samples.gpu_busy += gpu_busy()
-                _say(f"measuring: {now:.0f} s of {options.seconds:.0f}")
+                _show_progress(f"measuring: {now:.0f} s of {options.seconds:.0f}")
                 time.sleep(_POLL_SECONDS)
             wall = time.monotonic() - start
             for name, seconds in cpu_by_service(fleet.pid).items():
@@ -170,7 +183,7 @@ def measure(options: argparse.Namespace, folder: Path) -> Row:
     model = ModelFolder(data.models, run.name).read_verified(
         sha256.get(samples.precision) or newest.sha256
     )
-    _say("measuring ONNX Runtime and training alone")
+    _show_progress("measuring ONNX Runtime and training alone")
     workload = Workload("loop", run.game.name, run.network, 32, 40)
     return summary(
         run,
@@ -190,15 +203,15 @@ def summary(
     inference: float,
     training: float,
 ) -> Row:
-    """Compare the run with inference and training alone.
+    """Compare the run with inference and training alone; return the row.
 
     Args:
-        run: the run file.
-        samples: figures of the run.
+        run: the run.
+        samples: its figures during the measurement.
         cpu: CPU-seconds of each service.
         wall: seconds of the measurement.
-        inference: positions a second of one session alone.
-        training: steps a second of the bare loop alone.
+        inference: positions per second of one session alone.
+        training: steps per second of the bare loop alone.
     """
     rows, steps = fmean(samples.rows_per_second), samples.steps_per_second
     positions = fmean(samples.training_positions)
@@ -230,7 +243,13 @@ def summary(
 
 
 def bare_inference(workload: Workload, model: bytes, provider: str) -> float:
-    """Return the positions per second of one session alone, at its best batch size."""
+    """Return the positions per second of one session alone, at its best batch size.
+
+    Args:
+        workload: its game gives the positions.
+        model: contents of the model file.
+        provider: execution provider.
+    """
     if provider in GPUS:
         session = open_session(model, workload.spec, provider_of(provider))
     else:
@@ -302,7 +321,7 @@ def _await_models(
                 f"zerofleet up published {found} of {models} models in {_START_SECONDS:g} s: lower "
                 "trainer.publish_every_steps with --set, or lower --models"
             )
-        _say(f"waiting for model {models}; {found} published")
+        _show_progress(f"waiting for model {models}; {found} published")
         time.sleep(_POLL_SECONDS)
 
 
@@ -312,8 +331,8 @@ def _require_running(fleet: subprocess.Popen[bytes], folder: Path) -> None:
         raise RunEndedError(f"zerofleet up ended: {log}")
 
 
-def _say(words: str) -> None:
-    print(f"{words:<70}", end="\r", file=sys.stderr, flush=True)
+def _show_progress(text: str) -> None:
+    print(f"{text:<70}", end="\r", file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

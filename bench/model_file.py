@@ -1,4 +1,4 @@
-"""The model that is measured: random weights or a run's own, in the precision asked for."""
+"""Models for benchmarks: random weights or a run's model, in any precision."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ CALIBRATION_POSITIONS = 512
 
 
 def model_bytes(workload: Workload, precision: str, file: Path | None = None) -> bytes:
-    """An ONNX model of the workload's game.
+    """Return an ONNX model of the workload's game.
 
     Args:
-        workload: game and network.
+        workload: its game and its network.
         precision: one of ``PRECISIONS``; int8 is calibrated on positions of random play.
-        file: a model in fp32; without one, a network with its first weights: throughput is not
-            strength.
+        file: model in fp32; None: a network with random weights, whose throughput says nothing
+            about strength.
 
     Raises:
         ConfigError: the file cannot be read.
@@ -37,7 +37,8 @@ def model_bytes(workload: Workload, precision: str, file: Path | None = None) ->
 
 
 def _random_weights(workload: Workload) -> bytes:
-    from zerofleet.learning import export_onnx, make_network  # torch: only where it is needed
+    # Only processes that make a model should import torch.
+    from zerofleet.learning import export_onnx, make_network
 
     spec = workload.spec
     return export_onnx(make_network(spec, workload.network, seed=1), spec.observation_bytes, {})

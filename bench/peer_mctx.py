@@ -1,4 +1,7 @@
-"""Mctx's Gumbel policy on pgx's Connect Four: games in step, then one pass over their positions."""
+"""Training loop around Mctx's Gumbel policy and pgx's Connect Four, with games in lockstep.
+
+Each step plays some plies of all games, then trains once on each of their positions.
+"""
 
 from __future__ import annotations
 
@@ -23,30 +26,38 @@ NUM_ACTIONS = 7
 BLOCKS = 3
 CHANNELS = 32
 SIMULATIONS = 32
-GAMES = 128  # in step
-PLIES = 64  # plies of each game, for one pass of training
+GAMES = 128  # games in lockstep
+PLIES = 64  # plies of each game between two passes of training
 BATCH = 256
 LEARNING_RATE = 1e-3
 
 Tree = Any
-"""Nested containers of arrays, as jax knows them."""
+"""Pytree of jax: nested containers of arrays."""
 
 
 class Moves(NamedTuple):
-    """Data of games in step at one ply, or at several; ``[..., games]`` and more."""
+    """Moves of all games at one ply, or at several plies with a leading axis ``[plies, ...]``."""
 
-    observation: jax.Array
-    policy: jax.Array  # policy of the search
-    reward: jax.Array  # of the player that moved, in [-1, 1]; not 0 only where the game ended
-    ended: jax.Array
+    observation: jax.Array  # [games, 6, 7, 2] before the move
+    policy: jax.Array  # [games, 7] improved policy of the search
+    reward: jax.Array  # [games] for the player that moved, in [-1, 1]; 0 unless the game ended
+    ended: jax.Array  # [games] whether the move ended the game
 
 
 class Network(nn.Module):
-    """A residual network with two heads; a value is for the player to move."""
+    """Residual network with a policy head and a value head."""
 
     @nn.compact
     def __call__(self, observation: jax.Array, *, train: bool) -> tuple[jax.Array, jax.Array]:
-        """Observations ``[batch, 6, 7, 2]`` to logits ``[batch, 7]`` and values ``[batch]``."""
+        """Predict policies and values.
+
+        Args:
+            observation: ``[batch, 6, 7, 2]``.
+            train: normalize by the batch's own statistics and update their running averages.
+
+        Returns:
+            Policy logits ``[batch, 7]``, and values ``[batch]`` in [-1, 1] for the player to move.
+        """
 
         def convolution(x: jax.Array, channels: int, size: int) -> jax.Array:
             x = nn.Conv(channels, (size, size), use_bias=False)(x)
@@ -67,17 +78,17 @@ NETWORK = Network()
 
 
 def new_variables(seed: int) -> Tree:
-    """Weights and running averages of an untrained network."""
+    """Return the weights and running averages of an untrained network."""
     return NETWORK.init(jax.random.key(seed), jnp.zeros((1, *SHAPE)), train=False)
 
 
 def predict(variables: Tree, observation: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """As ``Network`` does it once it has learnt."""
+    """Predict as in play, with running averages; arguments and results are ``Network``'s."""
     return NETWORK.apply(variables, observation, train=False)
 
 
 class Play:
-    """Games in step, each begun anew when it is over."""
+    """Games in lockstep; a new game replaces each one that ends."""
 
     def __init__(self) -> None:
         self._env = pgx.make("connect_four")
@@ -85,7 +96,7 @@ class Play:
         self.play = jax.jit(self._play)
 
     def _play(self, variables: Tree, state: Tree, key: jax.Array) -> tuple[Tree, Moves]:
-        """``PLIES`` of each game; the state after them, and the moves ``[plies, games]``."""
+        """Play ``PLIES`` plies of each game; return the new state and moves ``[plies, games]``."""
         keys = jax.random.split(key, PLIES)
         return jax.lax.scan(lambda at, one: self._ply(variables, at, one), state, keys)
 
@@ -108,7 +119,7 @@ class Play:
     def _expand(
         self, variables: Tree, key: jax.Array, action: jax.Array, state: Tree
     ) -> tuple[mctx.RecurrentFnOutput, Tree]:
-        """A step of the search: the opponent's value counts against the player that moved."""
+        """Make one step of the search; its discount of -1 negates the opponent's value."""
         del key
         after, reward = self._move(state, action)
         logits, value = predict(variables, after.observation)
@@ -122,13 +133,17 @@ class Play:
         return step, after
 
     def _move(self, state: Tree, action: jax.Array) -> tuple[Tree, jax.Array]:
-        """The states after an action of each, and what the players that moved got for it."""
+        """Return the states after one action each, and the rewards of the players that moved."""
         after = jax.vmap(self._env.step)(state, action)
         return after, after.rewards[jnp.arange(len(action)), state.current_player]
 
 
 def _where(ended: jax.Array) -> Any:  # noqa: ANN401
-    """Takes the first where a game ended, else the second; of arrays ``[games, ...]``."""
+    """Return a function that takes the first array where a game ended, and else the second.
+
+    Args:
+        ended: ``[games]``; both arrays are ``[games, ...]``.
+    """
 
     def choose(begun: jax.Array, after: jax.Array) -> jax.Array:
         return jnp.where(ended.reshape(-1, *[1] * (after.ndim - 1)), begun, after)
@@ -138,7 +153,15 @@ def _where(ended: jax.Array) -> Any:  # noqa: ANN401
 
 @jax.jit
 def results(moves: Moves) -> tuple[jax.Array, jax.Array]:
-    """Each position's result for its player to move, and whether its game has ended here."""
+    """Return the results of the games, where they are known.
+
+    Args:
+        moves: ``[plies, games]``.
+
+    Returns:
+        The result of each position's game for its player to move, ``[plies, games]``; and whether
+        it is known, because the game ended within these plies.
+    """
 
     def back(carry: Tree, move: Moves) -> tuple[Tree, Tree]:
         value, known = carry
@@ -156,16 +179,25 @@ OPTIMIZER = optax.adam(LEARNING_RATE)
 
 @jax.jit
 def train(variables: Tree, memory: Tree, batch: Tree) -> tuple[Tree, Tree]:
-    """One step of Adam on observations, policies, values and whether these are known."""
+    """Take one step of Adam.
+
+    Args:
+        variables: weights and running averages.
+        memory: state of the optimizer.
+        batch: observations, target policies, target values, and whether these values are known.
+
+    Returns:
+        The new variables and the new state of the optimizer.
+    """
     observation, policy, value, known = batch
 
     def loss(params: Tree) -> tuple[jax.Array, Tree]:
         (logits, predicted), averages = NETWORK.apply(
             {**variables, "params": params}, observation, train=True, mutable=["batch_stats"]
         )
-        of_policy = optax.softmax_cross_entropy(logits, policy).mean()
-        of_value = (optax.l2_loss(predicted, value) * known).mean()
-        return of_policy + of_value, averages
+        policy_loss = optax.softmax_cross_entropy(logits, policy).mean()
+        value_loss = (optax.l2_loss(predicted, value) * known).mean()
+        return policy_loss + value_loss, averages
 
     gradient, averages = jax.grad(loss, has_aux=True)(variables["params"])
     updates, memory = OPTIMIZER.update(gradient, memory)
@@ -173,7 +205,14 @@ def train(variables: Tree, memory: Tree, batch: Tree) -> tuple[Tree, Tree]:
 
 
 def learn(folder: Path, seed: int) -> None:
-    """Play, train on what was played, and keep a checkpoint, for ever."""
+    """Alternate play and training forever.
+
+    Each step writes a checkpoint, and a line of JSON to ``learner.jsonl``.
+
+    Args:
+        folder: folder for the checkpoints and ``learner.jsonl``.
+        seed: seed of the weights, the play and the order of the samples.
+    """
     play, order = Play(), np.random.default_rng(seed)
     key, begin_key = jax.random.split(jax.random.key(seed))
     variables = new_variables(seed)
@@ -196,14 +235,17 @@ def learn(folder: Path, seed: int) -> None:
 
 
 def save(variables: Tree, folder: Path, step: int) -> None:
-    """Keep the arrays in the order of the tree; the name appears when all is written."""
+    """Write a checkpoint: the arrays in the order of the tree.
+
+    The file gets its name only when it is complete.
+    """
     unfinished = folder / "unfinished.npz"
     np.savez(unfinished, *jax.tree.leaves(variables))
     unfinished.rename(folder / f"checkpoint-{step}")
 
 
 def load(checkpoint: Path) -> Answer:
-    """Read what ``save`` kept."""
+    """Load a checkpoint that ``save`` wrote, and return its network."""
     with np.load(checkpoint) as file:
         leaves = [file[f"arr_{number}"] for number in range(len(file.files))]
     variables = jax.tree.unflatten(jax.tree.structure(new_variables(0)), leaves)

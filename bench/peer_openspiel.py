@@ -1,4 +1,4 @@
-"""OpenSpiel's own AlphaZero on Connect Four: its ``alpha_zero()``, two actors, no evaluators."""
+"""OpenSpiel's AlphaZero on Connect Four: its ``alpha_zero()`` with two actors, no evaluators."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bench.peer_process import Answer, run
 
 MODEL = utils.api_selector("linen").Model
 INFERENCE = MODEL.inference
-"""As it comes, whatever ``bench.peer_openspiel_jit`` puts in its place."""
+"""OpenSpiel's own inference; ``bench.peer_openspiel_jit`` replaces the method of the class."""
 
 SHAPE = (3, 6, 7)
 NUM_ACTIONS = 7
@@ -26,9 +26,13 @@ SIMULATIONS = 100
 
 
 def learn(folder: Path, seed: int) -> None:
-    """With the settings of its example, but for network, simulations and evaluators.
+    """Train forever, with the settings of OpenSpiel's example except for three.
 
-    Every step keeps its checkpoint. The seed says nothing: its actors draw a new one each time.
+    The network, the simulations and the evaluators differ. Every step writes a checkpoint.
+
+    Args:
+        folder: folder for the checkpoints and ``learner.jsonl``.
+        seed: ignored; each actor draws a new seed.
     """
     del seed
     alpha_zero.alpha_zero(
@@ -66,7 +70,10 @@ def learn(folder: Path, seed: int) -> None:
 
 
 def load(checkpoint: Path) -> Answer:
-    """By its own class of models; logits are the logarithm of its policy over all actions."""
+    """Load a checkpoint with OpenSpiel's model class.
+
+    The logits are the logarithm of the policy over all actions.
+    """
     model = MODEL.build_model(
         "resnet",
         SHAPE,

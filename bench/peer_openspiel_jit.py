@@ -1,8 +1,7 @@
-"""The same as ``bench.peer_openspiel``, but its network is compiled to answer one position.
+"""``bench.peer_openspiel`` with a network that is compiled for single positions.
 
-OpenSpiel's own answer to a position takes jax through the network an operation at a time, which is
-nearly all that its play costs. This shows what its algorithm learns once that is cured; the rest
-of it is as it comes.
+OpenSpiel runs the network one jax operation at a time, which is nearly the whole cost of its play.
+This module shows how fast its algorithm learns without that cost. Everything else is unchanged.
 """
 
 from __future__ import annotations
@@ -20,7 +19,16 @@ from bench.peer_process import run
 def compiled_inference(
     model: Model, observation: ArrayLike, legals_mask: ArrayLike
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """As ``Model.inference``: value and policy, as numpy has them, which are cheap to read."""
+    """Replace ``Model.inference`` by a compiled network.
+
+    Args:
+        model: OpenSpiel's model; the compiled function is stored in it.
+        observation: one position.
+        legals_mask: whether each action is legal, ``[7]``.
+
+    Returns:
+        The value and the policy as numpy arrays, which are cheap to read.
+    """
     if not hasattr(model, "compiled"):
         apply = model._state.apply_fn
 
@@ -38,7 +46,8 @@ def compiled_inference(
     return np.asarray(value), np.asarray(policy)
 
 
-# Its actors are processes that import this module anew, under another name.
+# The actors are processes that import this module under another name. They need the replacement,
+# too, so it does not depend on that name.
 Model.inference = compiled_inference
 
 if __name__ == "__main__":

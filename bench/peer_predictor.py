@@ -1,8 +1,13 @@
-"""A peer's network of Connect Four as a ``Predictor``: its own observations, and whose value it is.
+"""Networks of other programs ("peers") for Connect Four, as a ``Predictor``.
 
-A packed observation of ours has three planes of 6 rows and 7 columns, row 0 at the top: the discs
-of the player to move, the opponent's, and all ones where the second player moves. An action is the
-column in all three programs.
+It converts our observations to the peer's, and the peer's values to the player to move. An action
+is the column in all programs.
+
+Our packed observation has three planes of 6 rows and 7 columns, with row 0 at the top:
+
+- the discs of the player to move
+- the discs of the opponent
+- ones everywhere if the second player is to move, else zeros
 """
 
 from __future__ import annotations
@@ -26,32 +31,49 @@ _SHAPE = (3, 6, 7)
 
 ROOT = Path(__file__).resolve().parents[1]
 
-Ask = Callable[[NDArray[np.float32]], NDArray[np.float32]]
-"""The peer's observations ``[rows, ...]`` to logits and, last, the value ``[rows, 8]``."""
+PeerNetwork = Callable[[NDArray[np.float32]], NDArray[np.float32]]
+"""Predict the peer's observations ``[rows, ...]``. The result is ``[rows, 8]``: the policy logits,
+then the value."""
 
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """A program that learns the same game by its own play."""
+    """A program that learns Connect Four by self-play."""
 
-    module: str  # module of bench
+    module: str
+    """Full name of its module in ``bench``."""
     observe: Callable[[NDArray[np.uint8]], NDArray[np.float32]]
-    """Our planes ``[rows, 3, 6, 7]`` to its observations."""
+    """Converts our planes ``[rows, 3, 6, 7]`` to its observations."""
     values_first_player: bool
-    """Its value is for the first player, whoever is to move."""
+    """Whether its values are always for the first player, not for the player to move."""
 
 
 def openspiel_observations(planes: NDArray[np.uint8]) -> NDArray[np.float32]:
-    """``[rows, 3, 6, 7]``: first player's discs, second player's, empty points; row 0 below."""
-    mine, others = planes[:, 0], planes[:, 1]
-    second = planes[:, 2].astype(bool)
-    first_discs, second_discs = np.where(second, others, mine), np.where(second, mine, others)
-    ours = np.stack([first_discs, second_discs, 1 - mine - others], axis=1)
-    return ours[:, :, ::-1].astype(np.float32)
+    """Convert our planes to OpenSpiel's, which have row 0 at the bottom.
+
+    Args:
+        planes: ``[rows, 3, 6, 7]``.
+
+    Returns:
+        ``[rows, 3, 6, 7]``: discs of the first player, discs of the second player, empty points.
+    """
+    own, opponents = planes[:, 0], planes[:, 1]
+    is_second = planes[:, 2].astype(bool)
+    first_discs = np.where(is_second, opponents, own)
+    second_discs = np.where(is_second, own, opponents)
+    stacked = np.stack([first_discs, second_discs, 1 - own - opponents], axis=1)
+    return stacked[:, :, ::-1].astype(np.float32)
 
 
 def pgx_observations(planes: NDArray[np.uint8]) -> NDArray[np.float32]:
-    """``[rows, 6, 7, 2]``: discs of the player to move, the opponent's; row 0 at the top."""
+    """Convert our planes to pgx's, which also have row 0 at the top.
+
+    Args:
+        planes: ``[rows, 3, 6, 7]``.
+
+    Returns:
+        ``[rows, 6, 7, 2]``: discs of the player to move, discs of the opponent.
+    """
     return np.moveaxis(planes[:, :2], 1, -1).astype(np.float32)
 
 
@@ -65,36 +87,38 @@ PEERS = {
 
 
 class PeerPredictor:
-    """A peer's network behind our interface.
+    """A peer's network as a ``Predictor``.
 
     Args:
-        peer: whose it is.
-        ask: asks the network.
+        peer: the program.
+        network: its network, such as ``PeerProcess.predict``.
     """
 
-    def __init__(self, peer: Peer, ask: Ask) -> None:
+    def __init__(self, peer: Peer, network: PeerNetwork) -> None:
         self._peer = peer
-        self._ask = ask
+        self._network = network
 
     async def predict(self, observations: NDArray[np.uint8]) -> Prediction:
-        """Predict packed observations ``[batch, observation_bytes]``; blocks meanwhile."""
+        """Predict packed observations ``[batch, observation_bytes]``; blocks the event loop."""
         planes = np.unpackbits(observations, axis=1, count=int(np.prod(_SHAPE)))
         planes = planes.reshape(-1, *_SHAPE)
-        answers = self._ask(self._peer.observe(planes))
-        logits, value = answers[:, :NUM_ACTIONS], answers[:, NUM_ACTIONS].copy()
+        predicted = self._network(self._peer.observe(planes))
+        logits, value = predicted[:, :NUM_ACTIONS], predicted[:, NUM_ACTIONS].copy()
         if self._peer.values_first_player:
             value[planes[:, 2, 0, 0] == 1] *= -1
         return Prediction(np.ascontiguousarray(logits), value, model_version=1)
 
 
 class PeerProcess:
-    """A module of a peer in its own environment; it ends with ``with``, or when we are killed.
+    """Process of a peer in a Python environment of its own.
+
+    It ends with the ``with`` block. If this process is killed, it ends as well.
 
     Args:
-        python: the interpreter of that environment.
-        module: of ``bench``.
-        arguments: of the module.
-        log: gets what it says; its last line is quoted when it fails.
+        python: interpreter of that environment.
+        module: full name of the peer's module in ``bench``.
+        arguments: arguments of the module.
+        log: file to which its output is appended. Errors quote its last line.
     """
 
     def __init__(self, python: Path, module: str, *arguments: str, log: Path) -> None:
@@ -107,7 +131,7 @@ class PeerProcess:
                 stdout=subprocess.PIPE if arguments[0] == "answer" else file,
                 stderr=file,
                 cwd=ROOT,
-                # CPU-seconds of several threads would hold their waits.
+                # Several threads would spin while they wait, which costs CPU-seconds.
                 env={
                     **os.environ,
                     "JAX_PLATFORMS": "cpu",
@@ -119,7 +143,7 @@ class PeerProcess:
 
     @property
     def pid(self) -> int:
-        """PID of the process, and ID of the group of its children."""
+        """PID of the process, and ID of its process group, to which its children belong."""
         return self._process.pid
 
     def __enter__(self) -> Self:
@@ -129,19 +153,19 @@ class PeerProcess:
         self._process.communicate(timeout=60)  # closes its standard input
 
     def check(self) -> None:
-        """See that it is there.
+        """Check that the process is running.
 
         Raises:
-            ChildGoneError: it has ended.
+            ChildGoneError: it has ended; the message has its status and the last line of its log.
         """
         status = self._process.poll()
         if status is not None:
-            said = self._log.read_text(encoding="utf-8", errors="replace").split("\n")
-            last = next((line for line in reversed(said) if line.strip()), "it said nothing")
+            lines = self._log.read_text(encoding="utf-8", errors="replace").split("\n")
+            last = next((line for line in reversed(lines) if line.strip()), "it printed nothing")
             raise ChildGoneError(f"{self._module} ended with status {status}: {last}")
 
-    def ask(self, observations: NDArray[np.float32]) -> NDArray[np.float32]:
-        """An ``Ask``, of a process that answers.
+    def predict(self, observations: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Predict with a process whose command is ``answer``; see ``PeerNetwork``.
 
         Raises:
             ChildGoneError: it has ended.

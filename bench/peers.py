@@ -1,10 +1,12 @@
-"""How strong do other programs get for their CPU-seconds, in the same exam?
+"""Measure how strong other programs ("peers") get for the same CPU time, in the same exam.
 
-``python -m bench.peers openspiel mctx --python PEERS/bin/python`` lets each learn Connect Four in
-an environment of its own, takes its newest checkpoint when its processes have used up 300, 900 and
-1800 CPU-seconds (``--marks``), and examines that as ``zerofleet compare`` does: the same positions
-and the same search over the peer's network. CPU-seconds are those of all its processes from their
-start, imports and compilers included; exams cost it nothing.
+``python -m bench.peers openspiel mctx --python PEERS/bin/python`` trains each peer on Connect Four,
+in a Python environment of its own. When the peer's processes have used 300, 900 and 1800
+CPU-seconds (``--marks``), its newest checkpoint takes the exam of ``zerofleet compare``. The exam
+has the same positions, and the same search over the peer's network.
+
+CPU-seconds count all processes of the peer from their start, with imports and compilation. Exams do
+not count.
 """
 
 from __future__ import annotations
@@ -27,31 +29,40 @@ from zerofleet.config import load_run
 from zerofleet.errors import ConfigError
 
 GAME = "connect_four"
-_LOOKS_SECONDS = 0.2  # between looks at the clock of CPU time
+_POLL_SECONDS = 0.2  # between two readings of the CPU time
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Let the peers learn one after the other, and print a row for each mark."""
+    """Train the peers one after the other, and print a row for each mark."""
     options = _parse(argv)
     for name in options.peers:
         with tempfile.TemporaryDirectory(prefix=f"peer-{name}-") as temporary:
             folder = (options.folder / name) if options.folder else Path(temporary)
             folder.mkdir(parents=True, exist_ok=True)
             if newest_checkpoint(folder):
-                raise ConfigError(f"--folder {folder} holds checkpoints: name another folder")
+                raise ConfigError(
+                    f"--folder: {folder} already has checkpoints; choose another folder"
+                )
             learn(name, folder, options)
 
 
 def learn(name: str, folder: Path, options: argparse.Namespace) -> None:
-    """One peer, up to the last mark; it learns on while it is examined, which costs it nothing.
+    """Train one peer up to the last mark, and report the exam of each mark.
+
+    The peer continues while its checkpoint takes the exam. Exams do not count as its CPU time.
+
+    Args:
+        name: name of the peer.
+        folder: folder for its checkpoints and its log.
+        options: the command line.
 
     Raises:
-        ChildGoneError: it ended before that.
-        ConfigError: it had no network at the first mark.
+        ChildGoneError: the peer ended before the last mark.
+        ConfigError: it had no checkpoint at a mark.
     """
     log = folder / "log.txt"
     arguments = ["learn", str(folder), str(options.seed)]
-    start: float | None = None  # CPU-seconds until there was a network
+    start: float | None = None  # CPU-seconds until the first checkpoint
     exams: list[Future[None]] = []
     with (
         ThreadPoolExecutor(1) as examiner,
@@ -62,11 +73,11 @@ def learn(name: str, folder: Path, options: argparse.Namespace) -> None:
                 process.check()
                 if start is None and newest_checkpoint(folder):
                     start = used
-                time.sleep(_LOOKS_SECONDS)
+                time.sleep(_POLL_SECONDS)
             newest = newest_checkpoint(folder)
             if newest is None:
                 raise ConfigError(
-                    f"{name} has no network after {mark:g} CPU-seconds: give later --marks"
+                    f"{name} has no checkpoint after {mark:g} CPU-seconds: choose later --marks"
                 )
             row = {"peer": name, "seed": options.seed, "mark": mark, "cpu_seconds": round(used, 1)}
             row |= {"cpu_start": round(start or used, 1), **newest}
@@ -76,25 +87,38 @@ def learn(name: str, folder: Path, options: argparse.Namespace) -> None:
 
 
 def newest_checkpoint(folder: Path) -> dict[str, int] | None:
-    """The step of the newest one, and the games and positions that it had learnt from."""
+    """Return the newest checkpoint of a folder; None if there is none.
+
+    Returns:
+        Its ``step``, and the ``games`` and ``positions`` from which it has learnt.
+    """
     file = folder / "learner.jsonl"
     lines = file.read_text(encoding="utf-8").splitlines(keepends=True) if file.exists() else []
     for line in reversed(lines):
-        if line.endswith("\n"):  # else it is being written
-            of = json.loads(line)
-            games, positions = of["total_trajectories"], of["total_states"]
-            return {"step": of["step"], "games": games, "positions": positions}
+        if line.endswith("\n"):  # the peer has not finished writing any other line
+            entry = json.loads(line)
+            games, positions = entry["total_trajectories"], entry["total_states"]
+            return {"step": entry["step"], "games": games, "positions": positions}
     untrained = folder / "checkpoint-0"
     return {"step": 0, "games": 0, "positions": 0} if untrained.exists() else None
 
 
 def examine_row(row: dict[str, Any], folder: Path, options: argparse.Namespace) -> None:
-    """Examine the checkpoint of a row, and report it with its errors."""
+    """Let the checkpoint of a row take the exam; add the results to the row and report it.
+
+    Args:
+        row: the mark's row, with ``peer`` and ``step``.
+        folder: folder of the peer's checkpoints and its log.
+        options: the command line.
+
+    Raises:
+        ChildGoneError: the process that predicts with the checkpoint ended.
+    """
     peer = PEERS[row["peer"]]
     checkpoint = folder / f"checkpoint-{row['step']}"
     arguments = ["answer", str(checkpoint)]
     with PeerProcess(options.python, peer.module, *arguments, log=folder / "log.txt") as process:
-        predictor = PeerPredictor(peer, process.ask)
+        predictor = PeerPredictor(peer, process.predict)
         exam = exam_answers(options.run, predictor, options.simulations, options.positions)
         for question, answers in asyncio.run(exam).items():
             row[question] = round(answers.error_rate, 5)
@@ -104,14 +128,19 @@ def examine_row(row: dict[str, Any], folder: Path, options: argparse.Namespace) 
 
 
 def report(row: dict[str, Any], output: Path | None) -> None:
-    """Print a mark's row and keep it."""
+    """Print the row of a mark.
+
+    Args:
+        row: the row with its exam.
+        output: file to which the row is appended as a line of JSON; None: none.
+    """
     exam = [
         f"(mse {value:.3f})" if key.endswith("_mse") else f"{key} {value:.1%}"
         for key, value in row.items()
         if "@" in key
     ]
     print(
-        f"{row['peer']:10} {row['cpu_seconds']:6,.0f} CPU-s ({row['cpu_start']:.0f} to begin), "
+        f"{row['peer']:10} {row['cpu_seconds']:6,.0f} CPU-s ({row['cpu_start']:.0f} to start), "
         f"step {row['step']}, {row['games']:,} games, {row['positions']:,} positions  "
         f"{' '.join(exam)}",
         flush=True,
@@ -122,26 +151,51 @@ def report(row: dict[str, Any], output: Path | None) -> None:
 
 
 def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
-    found = argparse.ArgumentParser(
+    parser = argparse.ArgumentParser(
         prog="python -m bench.peers",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    found.add_argument("peers", nargs="+", choices=list(PEERS), metavar="PEER")
-    found.add_argument(
+    parser.add_argument(
+        "peers", nargs="+", choices=list(PEERS), metavar="PEER", help=", ".join(PEERS)
+    )
+    parser.add_argument(
         "--python", type=Path, required=True, help="interpreter of the peers' environment"
     )
-    found.add_argument("--marks", type=positive(float), nargs="+", default=[300, 900, 1800])
-    found.add_argument("--seed", type=int, default=1, help="of mctx; openspiel takes none")
-    found.add_argument("--run", default="runs/connect_four.toml", help="whose [search] examines")
-    found.add_argument("--positions", type=positive(int), default=600, help="of each exam [600]")
-    found.add_argument("--simulations", type=positive(int), nargs="+", default=[1, 100])
-    found.add_argument("--folder", type=Path, help="keeps checkpoints and logs")
-    found.add_argument("--output", type=Path, help="gets every row as a line of JSON")
-    options = found.parse_args(argv)
+    parser.add_argument(
+        "--marks",
+        type=positive(float),
+        nargs="+",
+        default=[300, 900, 1800],
+        help="CPU-seconds at which a checkpoint takes the exam [300 900 1800]",
+    )
+    parser.add_argument("--seed", type=int, default=1, help="seed of mctx; OpenSpiel has none [1]")
+    parser.add_argument(
+        "--run",
+        default="runs/connect_four.toml",
+        help="run file whose [search] the exam has [runs/connect_four.toml]",
+    )
+    parser.add_argument(
+        "--positions", type=positive(int), default=600, help="positions of each exam [600]"
+    )
+    parser.add_argument(
+        "--simulations",
+        type=positive(int),
+        nargs="+",
+        default=[1, 100],
+        help="simulations of each exam [1 100]",
+    )
+    parser.add_argument("--folder", type=Path, help="folder for checkpoints and logs [temporary]")
+    parser.add_argument(
+        "--output", type=Path, help="file to which each row is appended as a line of JSON"
+    )
+    options = parser.parse_args(argv)
     options.run = load_run(Path(options.run))
     if options.run.game.name != GAME:
-        raise ConfigError(f"--run: {options.run.game.name}: peers learn {GAME} alone")
+        raise ConfigError(
+            f"--run: the game is {options.run.game.name}, but peers learn {GAME} alone; choose a "
+            "run of it"
+        )
     if not options.python.exists():
         raise ConfigError(f"--python {options.python}: there is no such interpreter")
     options.folder = options.folder and options.folder.resolve()

@@ -1,4 +1,4 @@
-"""Self-play as a worker plays it, without what a worker does besides: no stores, no in_play."""
+"""Self-play without the rest of a worker: no stores, and no records of games in play."""
 
 from __future__ import annotations
 
@@ -18,21 +18,22 @@ from zerofleet.prediction import Predictor
 from zerofleet.records import COLUMNS
 
 WARM_UP_VERSION = 1
-PLAY_VERSION = 2  # another than the warm-up's, so that no prediction of it stays in a cache
+PLAY_VERSION = 2
+"""Version of the measured model. It differs from the warm-up's, which empties the caches."""
 
 
 class Play:
-    """Engines in flight side by side, which keep their games between blocks.
+    """Engines that play concurrently, and keep their games between blocks.
 
-    They begin as a worker is found at any moment: games at all stages, two plies played, trees
-    grown. A network that costs nothing plays these plies.
+    They start in the usual state of a worker: games at all stages, with grown trees. A warm-up of
+    two plies per game grows the trees, with a network that costs nothing.
 
     Args:
-        workload: what is played.
-        config: of the search.
-        games: of one engine.
-        engines: in flight.
-        seed: of the first engine; the others have the next ones.
+        workload: its game, and the usual number of plies.
+        config: settings of the search.
+        games: games of one engine.
+        engines: number of engines.
+        seed: seed of the first engine; each further engine has the next number.
     """
 
     def __init__(
@@ -51,7 +52,11 @@ class Play:
             engine.take_finished()
 
     async def block(self, predictor: Predictor, seconds: float) -> Counts:
-        """Play for a while."""
+        """Play for at least this time.
+
+        Returns:
+            The number of evaluated ``positions``, ``simulations``, ``plies`` and ``batches``.
+        """
         before = self._totals()
         end = time.monotonic() + seconds
         async with asyncio.TaskGroup() as group:
@@ -63,8 +68,8 @@ class Play:
     async def _play(self, engine: SelfPlay, predictor: Predictor, end: float) -> None:
         while time.monotonic() < end:
             observations = engine.select()
-            answer = await predictor.predict(observations)
-            engine.backup(answer.policy_logits, answer.value, answer.model_version)
+            found = await predictor.predict(observations)
+            engine.backup(found.policy_logits, found.value, found.model_version)
             self._batches += 1
             engine.take_finished()
 
@@ -79,7 +84,13 @@ class Play:
 
 
 def openings(workload: Workload, count: int, seed: int) -> list[GameColumns]:
-    """Games that were begun at random, each with fewer plies than the workload's games have."""
+    """Return unfinished games of random moves, with a random number of plies.
+
+    Args:
+        workload: its game; each opening has fewer plies than the workload's usual game.
+        count: number of games.
+        seed: seed of the moves.
+    """
     chance = random.Random(seed)
     return [_opening(workload, chance) for _ in range(count)]
 
@@ -97,7 +108,7 @@ def _opening(workload: Workload, chance: random.Random) -> GameColumns:
 
 
 def _unsearched(actions: list[int]) -> GameColumns:
-    """A game whose plies were given: no search, no children."""
+    """Return the columns of a game whose plies have no search."""
     sizes = {"ply": len(actions), "legal action": 0}
     columns: dict[str, Any] = {
         column.name: np.zeros(sizes[column.entry], column.dtype) for column in COLUMNS

@@ -1,8 +1,11 @@
-"""A process that plays against a server; ``bench.efficiency --workers`` starts some.
+"""Self-play process for ``bench.efficiency --workers``, with predictions from a server.
 
-``python -m bench.play_worker WORKLOAD ADDRESS SETTINGS`` says that it is ready; for each line with
-a number it plays for so many seconds and says what it did. It leaves when its standard input
-closes. SETTINGS are JSON: games, engines, seed, and the search's own under search.
+``python -m bench.play_worker WORKLOAD ADDRESS SETTINGS`` prints a line when it is ready. For each
+number on standard input it plays for this many seconds, and prints what it counted. Both are lines
+of JSON. It ends when standard input closes.
+
+SETTINGS is a JSON object with ``games``, ``engines``, ``seed``, and the arguments of
+``SearchConfig`` under ``search``.
 """
 
 from __future__ import annotations
@@ -20,7 +23,12 @@ from zerofleet.client import AsyncModel
 
 
 async def play(games: Play, address: str) -> None:
-    """Play when told to."""
+    """Play one block for each line of standard input.
+
+    Args:
+        games: the games and their engines.
+        address: host and port of the inference server.
+    """
     async with AsyncModel(address, RUN) as model, model.stream() as stream:
         print(json.dumps({"ready": 1}), flush=True)
         while line := await asyncio.to_thread(sys.stdin.readline):
@@ -28,7 +36,7 @@ async def play(games: Play, address: str) -> None:
 
 
 def main() -> None:
-    """Begin games, then play them."""
+    """Start the games and play them."""
     name, address, text = sys.argv[1:]
     settings = json.loads(text)
     search = SearchConfig(**settings["search"])

@@ -1,4 +1,4 @@
-"""Predictors that cost what they are meant to cost: a session in this process, or nothing."""
+"""Predictors for benchmarks: ONNX Runtime in this process, or a network that costs nothing."""
 
 from __future__ import annotations
 
@@ -10,23 +10,28 @@ from zerofleet.prediction import Prediction
 
 
 class SessionPredictor:
-    """ONNX Runtime in this process, on the calling thread."""
+    """ONNX Runtime on the calling thread.
+
+    Args:
+        session: the model.
+        model_version: version in the predictions.
+    """
 
     def __init__(self, session: ModelSession, model_version: int) -> None:
         self._session = session
         self._version = model_version
 
     async def predict(self, observations: NDArray[np.uint8]) -> Prediction:
-        """Predict at once."""
+        """Predict packed observations ``[batch, observation_bytes]``; blocks the event loop."""
         return Prediction(*self._session.run(observations), model_version=self._version)
 
 
 class NoNetwork:
-    """Answers that are even for every action and position, for next to nothing.
+    """Predicts a uniform policy and the value 0 for every position, at nearly no cost.
 
     Args:
-        num_actions: of the game.
-        rows: most of one batch.
+        num_actions: number of actions of the game.
+        rows: most rows of a batch.
     """
 
     def __init__(self, num_actions: int, rows: int) -> None:
@@ -36,6 +41,9 @@ class NoNetwork:
     def run(
         self, observations: NDArray[np.uint8]
     ) -> tuple[NDArray[np.float16], NDArray[np.float32]]:
-        """``[batch, num_actions]`` and ``[batch]`` zeros; the same memory each time."""
+        """Return policy logits ``[batch, num_actions]`` and values ``[batch]``, all 0.
+
+        Each call returns views of the same memory.
+        """
         batch = len(observations)
         return self._policy_logits[:batch], self._value[:batch]

@@ -1,4 +1,4 @@
-"""CPU time and memory of processes, this one and others, as Linux counts them."""
+"""CPU time and memory of this process and of others, from Linux."""
 
 from __future__ import annotations
 
@@ -13,18 +13,20 @@ import psutil
 from zerofleet.errors import ConfigError
 
 CpuClock = Callable[[], Mapping[str, float]]
-"""CPU-seconds so far, by what the process is to the benchmark."""
+"""Return the CPU-seconds so far, by the process's role in the benchmark."""
 
-_REAPED = (13, 14)  # fields cutime and cstime of /proc/PID/stat, counted behind the name
+_REAPED = (13, 14)  # places of cutime and cstime in /proc/PID/stat, counted after the name
 
 
 def cpu_seconds(pid: int) -> float:
-    """User and system time of a process, all threads, those that ended included.
+    """Return the user and system time of a process, in seconds, with ended threads.
 
     Raises:
+        ProcessLookupError: the process has ended.
         ConfigError: the system has no clock for other processes.
     """
-    clock = (~pid << 3) | 2  # as clock_getcpuclockid(3) makes it: to the nanosecond, not in ticks
+    # The clock of clock_getcpuclockid(3) counts nanoseconds, /proc only ticks.
+    clock = (~pid << 3) | 2
     try:
         return time.clock_gettime(clock)
     except OSError as error:
@@ -37,7 +39,12 @@ def cpu_seconds(pid: int) -> float:
 
 
 def family_cpu_seconds(pid: int) -> float:
-    """The same of a process and all its descendants, those that ended included."""
+    """Return the CPU-seconds of a process and all its descendants, with ended ones.
+
+    Raises:
+        psutil.NoSuchProcess: the process has ended.
+        ConfigError: the system has no clock for other processes.
+    """
     total = 0.0
     for process in (psutil.Process(pid), *psutil.Process(pid).children(recursive=True)):
         with contextlib.suppress(ProcessLookupError, FileNotFoundError):
@@ -46,19 +53,22 @@ def family_cpu_seconds(pid: int) -> float:
 
 
 def _reaped_seconds(pid: int) -> float:
-    """Return the CPU seconds of ended children that were waited for, theirs included."""
-    behind_name = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
-    return sum(int(behind_name[field]) for field in _REAPED) / os.sysconf("SC_CLK_TCK")
+    """Return the CPU-seconds of ended children that the process has waited for.
+
+    Linux adds the time of their own ended children.
+    """
+    after_name = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return sum(int(after_name[field]) for field in _REAPED) / os.sysconf("SC_CLK_TCK")
 
 
 def cpu_clock(
     pids: Mapping[str, int] | None = None, families: Mapping[str, int] | None = None
 ) -> CpuClock:
-    """A clock of this process, called ``client``, and of others.
+    """Return a clock of this process, which is called ``client``, and of other processes.
 
     Args:
-        pids: processes by name.
-        families: processes by name that are counted with their descendants.
+        pids: PIDs by name.
+        families: PIDs by name of processes that are counted with all their descendants.
     """
     singles, trees = dict(pids or {}), dict(families or {})
 
@@ -73,8 +83,8 @@ def cpu_clock(
 
 
 def resident_bytes(pid: int) -> tuple[int, int]:
-    """Memory of a process that is in RAM: now, and the most there ever was."""
+    """Return the current and the peak resident memory of a process, in bytes."""
     status = Path(f"/proc/{pid}/status").read_text().splitlines()
     fields = dict(line.split(":", 1) for line in status)
-    now, most = (int(fields[name].split()[0]) * 1024 for name in ("VmRSS", "VmHWM"))
-    return now, most
+    now, peak = (int(fields[name].split()[0]) * 1024 for name in ("VmRSS", "VmHWM"))
+    return now, peak

@@ -1,11 +1,11 @@
-"""From stored games to training batches: reading the window from Postgres, and sampling it.
+"""Measure how fast the trainer reads its window from Postgres, and samples batches from it.
 
-``python -m bench.replay connect_four`` stores games that were played for it in a real Postgres,
-then interleaves two paths of the trainer's own window:
+``python -m bench.replay connect_four`` plays games and stores them in a real Postgres. Then it
+interleaves two paths of the trainer's window:
 
-- ``load``: all stored games, page after page, until they can be sampled. Rows are those of the
-  table ``positions``; the CPU time of Postgres counts.
-- ``sample``: positions drawn, rebuilt and put into a batch, under random symmetries.
+- ``load`` reads all stored games, page after page, until they can be sampled. Rows are the rows of
+  the table ``positions``. The CPU time includes Postgres.
+- ``sample`` draws positions, replays their games and makes a batch, under random symmetries.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from zerofleet.learning.overfit import OverfitWatch
 from zerofleet.learning.window import TrainBucket, Training, Window
 from zerofleet.records import GameRecord
 
-STORED_AT_ONCE = 64
+STORED_AT_ONCE = 64  # games of one submission
 COLUMNS = {
     "path": ("path", ""),
     "positions/CPU-s": ("positions_per_cpu_second", ",d"),
@@ -44,7 +44,7 @@ COLUMNS = {
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Measure and print."""
+    """Measure both paths and print a row for each."""
     options = parse(argv)
     workload: Workload = options.workload
     rows = measure(workload, options)
@@ -53,16 +53,25 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
-    """The command line."""
-    found = parser("bench.replay", __doc__)
-    found.set_defaults(seconds=2.0)
-    found.add_argument("--games", type=positive(int), default=1_000, help="stored [1000]")
-    found.add_argument("--batch", type=positive(int), default=256, help="positions [256]")
-    return found.parse_args(argv)
+    """Parse the command line."""
+    command_line = parser("bench.replay", __doc__)
+    command_line.set_defaults(seconds=2.0)
+    command_line.add_argument(
+        "--games", type=positive(int), default=1_000, help="games in Postgres [1000]"
+    )
+    command_line.add_argument(
+        "--batch", type=positive(int), default=256, help="positions of a batch [256]"
+    )
+    return command_line.parse_args(argv)
 
 
 def measure(workload: Workload, options: argparse.Namespace) -> list[Row]:
-    """Store games, then interleave loading and sampling."""
+    """Store games, then interleave loading and sampling; return a row for each path.
+
+    Args:
+        workload: the game.
+        options: the command line.
+    """
     run = run_of(workload)
     records = played_games(workload, options.games, seed=3)
     with bench_folder() as folder, postgres_of(run, folder) as postgres:
@@ -82,29 +91,30 @@ def measure(workload: Workload, options: argparse.Namespace) -> list[Row]:
 
 
 def store(database: SelfplayDatabase, records: Sequence[GameRecord]) -> None:
-    """Store games as a worker does.
+    """Submit games in batches, as a worker does.
 
     Raises:
-        RecordRejectedError: Postgres does not take one of them.
+        RecordRejectedError: Postgres rejects one of them.
     """
     for first in range(0, len(records), STORED_AT_ONCE):
         page = [Submission(record) for record in records[first : first + STORED_AT_ONCE]]
         answers = set(database.submit_games(RUN, "bench", page))
         if answers != {"stored"}:
-            raise RecordRejectedError(f"Postgres answers {answers} to games that were just played")
+            raise RecordRejectedError(f"Postgres did not store new games; it returned {answers}")
 
 
 class CountingDatabase(TrainerDatabase):
-    """Postgres, and how much was read of it."""
+    """The trainer's database, with the number of rows and games that were read."""
 
     rows = 0
-    """Rows of the table ``positions``."""
+    """Rows read of the table ``positions``."""
     games = 0
+    """Games read."""
 
     def read_games(
         self, run: str, after_tx: int, limit: int, asked: tuple[AskedColumn, ...] = ()
     ) -> GameWindow:
-        """As ``TrainerDatabase`` does it."""
+        """Read a page of games and count it; see ``TrainerDatabase.read_games``."""
         page = super().read_games(run, after_tx, limit, asked)
         self.rows += sum(len(game.action) for game in page.games)
         self.games += len(page.games)
@@ -112,12 +122,12 @@ class CountingDatabase(TrainerDatabase):
 
 
 class Windows:
-    """The trainer's window, read over and over.
+    """Two windows of the trainer: one is loaded again and again, the other is full for sampling.
 
     Args:
-        run: sizes of the window.
-        workload: what is trained.
-        database: where the games are.
+        run: run whose sizes the windows have.
+        workload: the game.
+        database: the stored games.
     """
 
     def __init__(self, run: RunConfig, workload: Workload, database: CountingDatabase) -> None:
@@ -130,7 +140,11 @@ class Windows:
             pass
 
     async def load(self, seconds: float) -> Counts:
-        """Read page after page; a window that has everything gives way to an empty one."""
+        """Read page after page for at least this time; start again when all games are loaded.
+
+        Returns:
+            The number of training ``positions``, ``rows`` and ``games``.
+        """
         database = self._database
         end, rows, games = time.monotonic() + seconds, database.rows, database.games
         positions = 0
@@ -147,7 +161,7 @@ class Windows:
         }
 
     def sampler(self, batch: int) -> Work:
-        """Draw batches of one size."""
+        """Return a path that draws batches of this many positions from the full window."""
 
         async def sample(seconds: float) -> Counts:
             end, batches = time.monotonic() + seconds, 0
@@ -159,7 +173,7 @@ class Windows:
         return sample
 
     def _positions(self) -> int:
-        """Training positions of both parts of the window."""
+        """Return the number of training positions, with the validation set."""
         return self._window.trained.positions + self._window.held_out.positions
 
     def _empty(self) -> Window:
@@ -169,7 +183,7 @@ class Windows:
 
 
 def summary(workload: Workload, path: str, blocks: list[Block]) -> Row:
-    """Medians over the blocks of one path."""
+    """Return the row of a path, with medians over its blocks."""
     row: Row = {
         "bench": "replay",
         "game": workload.name,

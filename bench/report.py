@@ -1,4 +1,4 @@
-"""Shared ends of all benchmarks: the command line, lines of JSON, a table for people."""
+"""Command lines and output that the benchmarks share: options, lines of JSON, and tables."""
 
 from __future__ import annotations
 
@@ -13,33 +13,50 @@ from rich.table import Table
 from bench.workloads import workload
 from zerofleet.errors import ConfigError, ZerofleetError
 
-WIDTH = 160  # wider than most terminals: figures that are cut off are useless
+WIDTH = 160
+"""Least width of a table in characters; most terminals are narrower and would cut numbers off."""
 
 GAME_HELP = "connect_four, go9, tic_tac_toe, chess, or any game such as 'go(size=13)'"
 
 Row = dict[str, object]
+"""One result, by field."""
+
 Columns = Mapping[str, tuple[str, str]]
-"""For each heading the field of a row and its format."""
+"""Field of a row and its format, by heading. Columns of text have an empty format."""
 
 
-def parser(module: str, doc: str | None, *, game: bool = True) -> argparse.ArgumentParser:
-    """A command line with the options of every benchmark."""
-    found = argparse.ArgumentParser(
+def parser(
+    module: str, doc: str | None, *, game: bool = True, blocks: bool = True
+) -> argparse.ArgumentParser:
+    """Return a command line with the options that benchmarks share.
+
+    Args:
+        module: full name of the benchmark's module.
+        doc: description above the options.
+        game: add the argument GAME.
+        blocks: add ``--seconds`` and ``--blocks``.
+    """
+    command_line = argparse.ArgumentParser(
         prog=f"python -m {module}",
         description=doc,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     if game:
-        found.add_argument("workload", metavar="GAME", type=workload, help=GAME_HELP)
-    found.add_argument("--seconds", type=positive(float), default=1.0, help="of a block [1]")
-    found.add_argument("--blocks", type=positive(int), default=5, help="of each path [5]")
-    found.add_argument("--json", action="store_true", help="one object a line")
-    return found
+        command_line.add_argument("workload", metavar="GAME", type=workload, help=GAME_HELP)
+    if blocks:
+        command_line.add_argument(
+            "--seconds", type=positive(float), default=1.0, help="seconds per block [%(default)s]"
+        )
+        command_line.add_argument(
+            "--blocks", type=positive(int), default=5, help="blocks of each path [%(default)s]"
+        )
+    command_line.add_argument("--json", action="store_true", help="print one JSON object per line")
+    return command_line
 
 
-def game_option(found: argparse.ArgumentParser) -> None:
-    """For a benchmark in which the game is not the point."""
-    found.add_argument(
+def game_option(command_line: argparse.ArgumentParser) -> None:
+    """Add the option ``--game``, for benchmarks that depend little on the game."""
+    command_line.add_argument(
         "--game",
         dest="workload",
         metavar="GAME",
@@ -50,7 +67,11 @@ def game_option(found: argparse.ArgumentParser) -> None:
 
 
 def positive(kind: Callable[[str], float]) -> Callable[[str], float]:
-    """For ``argparse``: a number above 0."""
+    """Return a type for ``argparse`` that accepts numbers above 0.
+
+    Args:
+        kind: converts the text, such as ``int`` or ``float``.
+    """
 
     def read(text: str) -> float:
         number = kind(text)
@@ -63,7 +84,13 @@ def positive(kind: Callable[[str], float]) -> Callable[[str], float]:
 
 
 def show(rows: Sequence[Row], title: str, columns: Columns, *, as_json: bool) -> None:
-    """Print the results; a dash where a row has no such field."""
+    """Print the results as a table, or as one JSON object per line.
+
+    Args:
+        title: above the table.
+        columns: of the table, which has a dash where a row lacks the field.
+        as_json: print all fields as JSON instead.
+    """
     if as_json:
         for row in rows:
             print(json.dumps(row), flush=True)
@@ -81,7 +108,7 @@ def _cell(value: object, form: str) -> str:
 
 
 def run_main(main: Callable[[], None]) -> None:
-    """Run a command, and report an error of the user in one line."""
+    """Run a command; print an expected error in one line and exit with its status."""
     try:
         main()
     except ZerofleetError as error:

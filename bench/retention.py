@@ -1,9 +1,10 @@
-"""Forgetting searches while games come in: how long a drop takes, and how long a submission.
+"""Measure how long it takes to drop old searches, and whether that delays submissions.
 
-``python -m bench.retention`` starts a real Postgres, every commit synced to disk, stores games that
-were played, copies them over many days by ``generate_series`` until the table ``positions`` has as
-many rows as asked for, and then drops one day after the other while a worker submits batches.
-``--positions 20000000 --days 20 --folder DIR`` fills 6 GB or so.
+``python -m bench.retention`` starts a real Postgres that syncs every commit to disk. It plays games
+and stores copies of them for many past days, until ``positions`` has about ``--positions`` rows.
+Then it drops half of the days, one partition after the other, while a worker submits batches.
+
+``--positions 20000000 --days 20 --folder DIR`` fills about 6 GB.
 """
 
 from __future__ import annotations
@@ -32,48 +33,67 @@ from zerofleet.errors import ZerofleetError
 from zerofleet.local.postgres import EmbeddedPostgres
 from zerofleet.records import GameRecord
 
-COPIED_GAMES = 256
+COPIED_GAMES = 256  # distinct games
 COLUMNS = {
     "while": ("while", ""),
     "rows": ("positions", ",d"),
     "days": ("days", "d"),
     "bytes/row": ("bytes_per_position", ".0f"),
-    "of games": ("game_bytes_per_position", ".0f"),
+    "game bytes/row": ("game_bytes_per_position", ".0f"),
     "MB before": ("megabytes_before", ",.0f"),
     "MB after": ("megabytes_after", ",.0f"),
     "drops": ("drops", "d"),
     "attempts": ("attempts", "d"),
     "longest drop, ms": ("longest_drop_ms", ",.1f"),
-    "its commit, ms": ("longest_commit_ms", ",.1f"),
+    "longest commit, ms": ("longest_commit_ms", ",.1f"),
     "submissions": ("submissions", ",d"),
-    "median, ms": ("median_submission_ms", ",.1f"),
-    "longest, ms": ("longest_submission_ms", ",.1f"),
+    "median submission, ms": ("median_submission_ms", ",.1f"),
+    "longest submission, ms": ("longest_submission_ms", ",.1f"),
 }
 
 
 class NothingDroppedError(ZerofleetError):
-    """A partition that no run needs was not dropped."""
+    """No partition could be dropped."""
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Measure and print."""
+    """Measure and print a row for each situation."""
     options = parse(argv)
     rows = measure(options)
-    show(rows, f"{options.workload.name}, old searches forgotten", COLUMNS, as_json=options.json)
+    show(rows, f"{options.workload.name}, dropping old searches", COLUMNS, as_json=options.json)
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
-    """The command line."""
-    found = parser("bench.retention", __doc__, game=False)
-    game_option(found)
-    found.add_argument("--positions", type=positive(int), default=200_000, help="rows [200000]")
-    found.add_argument("--days", type=positive(int), default=6, help="partitions filled [6]")
-    found.add_argument("--folder", type=Path, help="where the database is made, on a real disk")
-    return found.parse_args(argv)
+    """Parse the command line."""
+    command_line = parser("bench.retention", __doc__, game=False)
+    game_option(command_line)
+    command_line.add_argument(
+        "--positions",
+        type=positive(int),
+        default=200_000,
+        help="rows of the table positions [200000]",
+    )
+    command_line.add_argument(
+        "--days", type=positive(int), default=6, help="days, each of which has a partition [6]"
+    )
+    command_line.add_argument(
+        "--folder", type=Path, help="create the database in this folder, on a real disk [temporary]"
+    )
+    return command_line.parse_args(argv)
 
 
 def measure(options: argparse.Namespace) -> list[Row]:
-    """Fill a database; submit games while nothing else happens, while days go, beside a reader."""
+    """Fill a database, and measure submissions in three situations; return a row for each.
+
+    1. Nothing else happens.
+    2. Days are dropped.
+    3. A session that reads keeps a day from being dropped.
+
+    Each situation lasts ``--seconds`` times ``--blocks`` or longer.
+
+    Raises:
+        NothingDroppedError: see ``_drop``.
+    """
     workload: Workload = options.workload
     seconds = options.seconds * options.blocks
     with _folder(options.folder) as folder, postgres_of(run_of(workload), folder) as postgres:
@@ -112,9 +132,9 @@ def measure(options: argparse.Namespace) -> list[Row]:
                 end = time.monotonic() + seconds
                 while time.monotonic() < end:
                     if options.days > drops + 1:
-                        trainer.drop_partition()  # which gives up
+                        trainer.drop_partition()  # gives up, because of the reader
                     time.sleep(seconds / 20)
-            rows.append({"while": "a reader keeps a day from its drop", **submitting.figures()})
+            rows.append({"while": "a reader blocks a drop", **submitting.figures()})
     return [{"bench": "retention", "game": workload.name, **known, **row} for row in rows]
 
 
@@ -126,10 +146,17 @@ def _folder(inside: Path | None) -> Generator[Path]:
 
 
 def fill(postgres: EmbeddedPostgres, workload: Workload, positions: int, days: int) -> Row:
-    """Store games that were played, and copy them over the days until yesterday.
+    """Play and store games, and copy them to each of the days up to yesterday.
+
+    Args:
+        postgres: a server with a registered run.
+        workload: the game.
+        positions: approximate number of rows of the table ``positions``.
+        days: number of days, with one partition each.
 
     Returns:
-        What a row takes on disk, and what was filled.
+        ``positions`` and ``days``; and ``bytes_per_position`` and ``game_bytes_per_position``, the
+        bytes on disk of the searches and of the games for each position.
     """
     records = played_games(workload, min(COPIED_GAMES, positions), seed=5)
     plies = sum(record.length for record in records)
@@ -148,23 +175,26 @@ def fill(postgres: EmbeddedPostgres, workload: Workload, positions: int, days: i
             "SELECT (SELECT sum(bytes) FROM positions_on_disk), pg_total_relation_size('games'), "
             "(SELECT count(*) FROM positions)"
         )
-        [(of_positions, of_games, stored)] = cursor.fetchall()
+        [(position_bytes, game_bytes, stored)] = cursor.fetchall()
     with closing(psycopg2.connect(postgres.url("superuser"))) as connection:
         connection.cursor().execute("CHECKPOINT")
     return {
         "positions": int(stored),
         "days": days,
-        "bytes_per_position": float(of_positions) / stored,
-        "game_bytes_per_position": float(of_games) / stored,
+        "bytes_per_position": float(position_bytes) / stored,
+        "game_bytes_per_position": float(game_bytes) / stored,
     }
 
 
 def _drop(url: str) -> list[tuple[float, float]]:
-    """Drop the oldest partition.
+    """Drop the oldest partition, in as many attempts as it takes.
 
     Returns:
-        Of each attempt, the last of which did it, the seconds until ``positions`` was changed, and
-        those of the commit. The latter removes the files, after the locks are gone.
+        Two times in seconds for each attempt, of which the last one succeeded: the statement, which
+        changes ``positions``; and the commit, which removes the files after it releases the locks.
+
+    Raises:
+        NothingDroppedError: the run needs every partition.
     """
     took: list[tuple[float, float]] = []
     with closing(psycopg2.connect(url)) as connection:
@@ -177,13 +207,13 @@ def _drop(url: str) -> list[tuple[float, float]]:
             connection.commit()
             took.append((done - began, time.perf_counter() - done))
             if not outcomes:
-                raise NothingDroppedError("there is no partition that the run does not need")
+                raise NothingDroppedError("the run needs every partition, so none can be dropped")
             if outcomes == [("dropped",)]:
                 return took
 
 
 def megabytes(postgres: EmbeddedPostgres) -> float:
-    """The database's size on disk."""
+    """Return the size of the database on disk, in MB."""
     with closing(psycopg2.connect(postgres.url("owner"))) as connection:
         cursor = connection.cursor()
         cursor.execute("SELECT pg_database_size(current_database())")
@@ -192,7 +222,7 @@ def megabytes(postgres: EmbeddedPostgres) -> float:
 
 
 class _Submitting:
-    """A worker that submits one batch after the other while it is entered."""
+    """A worker that submits one batch after the other, in a thread, inside the ``with`` block."""
 
     def __init__(self, url: str, workload: Workload) -> None:
         self._url = url
@@ -217,7 +247,7 @@ class _Submitting:
                 self._took.append(time.perf_counter() - began)
 
     def figures(self) -> Row:
-        """How long submissions took."""
+        """Return the number of submissions, and their median and longest time in ms."""
         return {
             "submissions": len(self._took),
             "median_submission_ms": 1e3 * statistics.median(self._took),

@@ -1,7 +1,7 @@
-"""The rules alone, as Python calls them: plies, legal actions, observations, replay.
+"""Measure the rules of a game from Python: plies, legal actions, observations and replay.
 
-``python -m bench.rules connect_four`` times one call after another on games of random moves. A call
-of Python into the core costs something by itself, whatever it does: the row ``call`` says how much.
+``python -m bench.rules connect_four`` times each operation on games of random moves. Every call
+from Python into the core has a fixed cost, which the row ``call`` shows.
 """
 
 from __future__ import annotations
@@ -21,21 +21,22 @@ from zerofleet.games import State
 
 COLUMNS = {
     "operation": ("operation", ""),
-    "each CPU-s": ("per_cpu_second", ",d"),
+    "per CPU-s": ("per_cpu_second", ",d"),
     "ns": ("nanoseconds", ",.0f"),
-    "what is counted": ("counted", ""),
+    "unit": ("counted", ""),
 }
 COUNTED = {
     "call": "calls that do nothing",
     "apply": "plies",
     "legal_actions": "positions",
     "encode": "positions",
-    "replay": "plies of whole games, one call a game",
+    "replay": "plies of whole games, one call per game",
 }
+"""Unit of each operation's rate."""
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Measure and print."""
+    """Measure the operations and print a row for each."""
     options = parse(argv)
     workload: Workload = options.workload
     works = operations(workload.game, random_games(workload.game, options.games, seed=1))
@@ -57,15 +58,17 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
-    """The command line."""
-    found = parser("bench.rules", __doc__)
-    found.set_defaults(seconds=0.5)
-    found.add_argument("--games", type=positive(int), default=64, help="of random moves [64]")
-    return found.parse_args(argv)
+    """Parse the command line."""
+    command_line = parser("bench.rules", __doc__)
+    command_line.set_defaults(seconds=0.5)
+    command_line.add_argument(
+        "--games", type=positive(int), default=64, help="games of random moves [64]"
+    )
+    return command_line.parse_args(argv)
 
 
 def random_games(game: str, count: int, seed: int) -> list[list[int]]:
-    """The actions of whole games of random moves."""
+    """Return the actions of ``count`` whole games of random moves."""
     chance = random.Random(seed)
     games: list[list[int]] = []
     for _ in range(count):
@@ -78,7 +81,12 @@ def random_games(game: str, count: int, seed: int) -> list[list[int]]:
 
 
 def operations(game: str, games: Sequence[Sequence[int]]) -> dict[str, Work]:
-    """Return the timed operations by name; the positions are all that occur in the games."""
+    """Return the timed operations by name, on all positions of the games.
+
+    Args:
+        game: name with its rules.
+        games: the actions of each game.
+    """
     positions = [
         State(game, list(actions[:ply])) for actions in games for ply in range(len(actions))
     ]
@@ -110,16 +118,21 @@ def operations(game: str, games: Sequence[Sequence[int]]) -> dict[str, Work]:
             State(game, actions)
         return len(positions)
 
-    return {one.__name__: repeated(one) for one in (call, apply, legal_actions, encode, replay)}
+    timed = (call, apply, legal_actions, encode, replay)
+    return {operation.__name__: repeated(operation) for operation in timed}
 
 
-def repeated(once: Callable[[], int]) -> Work:
-    """A block that does one thing over and over."""
+def repeated(operation: Callable[[], int]) -> Work:
+    """Return a path that repeats an operation.
+
+    Args:
+        operation: returns the number of units that it processed.
+    """
 
     async def block(seconds: float) -> Counts:
         end, calls = time.monotonic() + seconds, 0
         while time.monotonic() < end:
-            calls += once()
+            calls += operation()
         return {"calls": calls}
 
     return block

@@ -1,9 +1,11 @@
-"""Does the autoscaler size a fleet well? A simulation, with the rule that runs on clusters.
+"""Simulate how well the autoscaler sizes a fleet, with the scaling rule that runs on clusters.
 
-A fleet begins with one worker and one inference replica, and its trainer wants as many positions as
-1 to 10,000 workers make. Pods take a while to start and are preempted or killed by half, models are
-published, figures are missing for five minutes. KEDA and the HorizontalPodAutoscaler do as their
-documentation says; lab/scaling.md says what is modelled, and has the figures.
+A fleet starts with one worker and one inference replica. Its trainer can use the positions of 1 to
+10,000 workers. Pods take a while to start. Faults are injected: preemption, a loss of half of the
+pods, pauses of the trainer while it publishes a model, and five minutes without heartbeats.
+
+KEDA and the HorizontalPodAutoscaler (HPA) are modelled after their documentation. lab/scaling.md
+lists everything that is modelled, and has the results.
 """
 
 from __future__ import annotations
@@ -26,35 +28,41 @@ from zerofleet.learning.window import Demand, TrainBucket
 from zerofleet.services.autoscaler.desired_replicas import Desired, ScalingRule
 
 TICK_SECONDS = 5.0
-# intervals of the autoscaler, and of the HPA, which makes KEDA ask each time
-LOOK_TICKS, SYNC_TICKS = 2, 3
-POD_SECONDS, REPLICA_SECONDS = (20.0, 60.0), (60.0, 120.0)  # until one is up: least and most
-PUBLISH_SECONDS = 20.0  # the trainer does not train, and in the first half is not heard of
+OBSERVE_TICKS = 2  # interval of the autoscaler
+SYNC_TICKS = 3  # interval of the HPA, at which KEDA asks the autoscaler
+POD_SECONDS, REPLICA_SECONDS = (20.0, 60.0), (60.0, 120.0)  # shortest and longest time to start
+PUBLISH_SECONDS = 20.0  # the trainer pauses; in the first half it sends no heartbeats
 
-# A worker: rows that its core could search in a second (a quarter of a core), rows of a message,
-# rows of a ply, searches of a ply that are trained on, games at once and their plies.
-WORKER_ROWS, MESSAGE_ROWS, PLY_ROWS, PLY_POSITIONS, GAMES, PLIES = 4_000, 256, 50, 0.2375, 512, 60
-WORKER_POSITIONS = WORKER_ROWS / PLY_ROWS * PLY_POSITIONS  # a second, of one that never waits
-SAMPLES_PER_POSITION, BATCH_SIZE, LEAST_POSITIONS = 4.0, 256, 2_000
+WORKER_ROWS = 4_000  # rows per second of a worker that never waits; it has a quarter of a core
+MESSAGE_ROWS = 256
+PLY_ROWS = 50
+PLY_POSITIONS = 0.2375  # training positions per ply
+GAMES, PLIES = 512, 60  # games that a worker plays at the same time, and the plies of a game
+WORKER_POSITIONS = WORKER_ROWS / PLY_ROWS * PLY_POSITIONS
+"""Training positions per second of a worker that never waits."""
+SAMPLES_PER_POSITION, BATCH_SIZE, LEAST_POSITIONS = 4.0, 256, 2_000  # as in a run file
 
-TOLERANCE = 0.1  # tolerance of the HPA: a metric nearer to its target changes nothing
-UP_SHARE, DOWN_SHARE, PERIOD_SECONDS, STABILIZATION_SECONDS = 1.0, 0.25, 60.0, 300.0
+TOLERANCE = 0.1
+"""Tolerance of the HPA: a metric nearer to its target changes nothing."""
+UP_SHARE, DOWN_SHARE = 1.0, 0.25
+"""Largest growth and shrinkage of a Deployment in ``PERIOD_SECONDS``, as shares of its replicas."""
+PERIOD_SECONDS, STABILIZATION_SECONDS = 60.0, 300.0
 
-_FED = 0.95  # share of inference's capacity: more workers than use that are no use
-# shares of the ideal that count as near enough
-_HOLDS_SECONDS, _LEAST_SHARE, _MOST_SHARE = 600.0, 0.8, 1.25
+_USABLE_CAPACITY = 0.95  # share of inference's capacity; workers beyond it are useless
+# The fleet has converged when its workers stay between these shares of the ideal for this time.
+_CONVERGED_SECONDS, _LEAST_SHARE, _MOST_SHARE = 600.0, 0.8, 1.25
 
 
-# A GPU, 100,000 rows a second in full batches: assumed, with a launch cost that is typical of one.
 GPU = BatchCost(fixed=0.5e-3, per_row=9.3e-6)
+"""An assumed GPU: 100,000 rows per second in full batches, with a typical launch cost."""
 
 
 class Hpa:
-    """A HorizontalPodAutoscaler of a metric whose target is 1 for each replica.
+    """A HorizontalPodAutoscaler with a metric whose target is 1 for each replica.
 
     Args:
-        most: replicas.
-        replicas: that it begins with.
+        most: most replicas.
+        replicas: replicas at the start.
     """
 
     def __init__(self, most: int, replicas: int = 1) -> None:
@@ -64,7 +72,12 @@ class Hpa:
         self.replicas = replicas
 
     def sync(self, now: float, metric: int | None) -> None:
-        """Look at the metric; None: there is none, and nothing changes."""
+        """Update ``replicas``.
+
+        Args:
+            now: seconds since the start.
+            metric: value of the metric; None: it is missing, and nothing changes.
+        """
         if metric is None:
             return
         wanted = self.replicas
@@ -86,62 +99,86 @@ class Hpa:
 
 
 class Pods:
-    """A Deployment: as many pods as it is told; a new one takes a while to come up."""
+    """The pods of a Deployment, which take a while to start.
+
+    Args:
+        random: draws the time that each pod takes to start.
+        seconds: shortest and longest of these times.
+    """
 
     def __init__(self, random: np.random.Generator, seconds: tuple[float, float]) -> None:
         self._random, self._seconds = random, seconds
-        self._starting: list[float] = []  # when each is up
-        self.up = 0
+        self._starting: list[float] = []  # time at which each will be running
+        self.running = 0
 
-    def arrive(self, now: float) -> int:
-        """Pods that have come up by now."""
+    def start_up(self, now: float) -> int:
+        """Let pods become ready; return how many have since the last call.
+
+        Args:
+            now: seconds since the start.
+        """
         before = len(self._starting)
         self._starting = [at for at in self._starting if at > now]
-        self.up += before - len(self._starting)
+        self.running += before - len(self._starting)
         return before - len(self._starting)
 
     def scale(self, now: float, replicas: int) -> int:
-        """Set how many there should be; how many that are up must go, after those that start."""
-        gone = max(0, self.up - replicas)
-        self.up -= gone
-        self._starting = self._starting[: replicas - self.up]
-        missing = replicas - self.up - len(self._starting)
+        """Set the number of pods; return how many running pods are stopped.
+
+        Running pods are stopped only if there are too many of them without the starting ones.
+
+        Args:
+            now: seconds since the start.
+            replicas: number of running and starting pods afterwards.
+        """
+        stopped = max(0, self.running - replicas)
+        self.running -= stopped
+        self._starting = self._starting[: replicas - self.running]
+        missing = replicas - self.running - len(self._starting)
         self._starting += [now + each for each in self._random.uniform(*self._seconds, missing)]
-        return gone
+        return stopped
 
 
 class SimulatedTrainer:
-    """Trains as much as positions pay for: the real bucket and account of time, at another clock.
+    """Trains as much as its positions allow, in simulated time.
+
+    The train bucket and ``Demand`` are the trainer's own.
 
     Args:
-        positions_per_second: that it wants.
+        positions_per_second: positions that it could use.
     """
 
     def __init__(self, positions_per_second: float) -> None:
-        self.speed = SAMPLES_PER_POSITION * positions_per_second  # samples a second
+        self.speed = SAMPLES_PER_POSITION * positions_per_second  # samples per second
         self._window = max(50_000, round(3_600 * positions_per_second))
         self.bucket = TrainBucket(SAMPLES_PER_POSITION)
         self._now = 0.0
         self.demand = Demand(self.bucket, lambda: self._now)
         self.publishes_until = 0.0
-        self._begun = 0.0  # samples of the batch that it is in the middle of
-        self.waited = 0.0
+        self._partial = 0.0  # samples already processed of the current batch
+        self.waited = 0.0  # total seconds
 
     def tick(self, now: float, positions: float) -> None:
-        """Take in the positions of games that ended, and work until ``now``."""
+        """Receive positions and train for one tick.
+
+        Args:
+            now: end of the tick, in seconds since the start.
+            positions: positions of the games that ended in the tick.
+        """
         bucket, begin = self.bucket, now - TICK_SECONDS
         bucket.pay(round(positions))
         bucket.limit(min(bucket.received, self._window), BATCH_SIZE)
         self._now = begin
         self.demand.turn(hungry=False)
         left = TICK_SECONDS - max(0.0, min(now, self.publishes_until) - begin)
-        budget = self._begun + self.speed * left
-        paid = bucket.samples if bucket.received >= LEAST_POSITIONS else 0.0
-        samples = int(min(paid, budget) // BATCH_SIZE) * BATCH_SIZE
+        budget = self._partial + self.speed * left
+        allowed = bucket.samples if bucket.received >= LEAST_POSITIONS else 0.0
+        samples = int(min(allowed, budget) // BATCH_SIZE) * BATCH_SIZE
         bucket.draw(samples)
-        hungry = paid - samples < BATCH_SIZE
-        # A batch that is not done by now goes on; without one it waits.
-        self._begun = 0.0 if hungry else budget - samples
+        hungry = allowed - samples < BATCH_SIZE
+        # A batch that is not finished continues in the next tick. Without a batch, the trainer
+        # waits.
+        self._partial = 0.0 if hungry else budget - samples
         waits = min(left, (budget - samples) / self.speed) if hungry else 0.0
         self.waited += waits
         self._now = now - waits
@@ -151,14 +188,15 @@ class SimulatedTrainer:
 
 @dataclass(frozen=True, slots=True)
 class Faults:
-    """Faults and their times; seconds since the start."""
+    """Faults of one simulation; times are in seconds since the start."""
 
-    preempted_per_hour: float = 0.0  # share of the pods, at times of chance
+    preempted_per_hour: float = 0.0  # share of the pods, at random times
     storm_at: float = math.inf  # half of the pods are killed at once
-    published_every: float = math.inf
-    halved_at: float = math.inf  # the trainer draws half as much from then on
-    silent: tuple[float, float] = (math.inf, math.inf)  # Redis is away from, until
-    replicas: float = 2.0  # upper limit of inference, over the replicas that all workers would need
+    published_every: float = math.inf  # seconds between two models
+    halved_at: float = math.inf  # from then on, the trainer draws half as many samples
+    silent: tuple[float, float] = (math.inf, math.inf)  # start and end of an outage of Redis
+    replicas: float = 2.0
+    """Upper limit of inference, as a multiple of the replicas that all workers would need."""
 
 
 FAULTS = {
@@ -173,26 +211,26 @@ FAULTS = {
 
 
 class Sample(NamedTuple):
-    """Observations at one time."""
+    """State of the fleet at one time."""
 
-    seconds: float
-    asked: int
-    workers: int
-    replicas: int
-    fill: float
+    seconds: float  # since the start
+    desired: int  # workers that the HPA requests
+    workers: int  # running
+    replicas: int  # running
+    fill: float  # rows of a batch / most rows
     wait: float  # wait of a message / computation of a batch
-    waited: float  # by the trainer, seconds since the start, as the next two
-    drawn: int
-    received: int
+    waited: float  # seconds that the trainer has waited so far
+    drawn: int  # samples that it has drawn so far
+    received: int  # positions that it has received so far
 
 
 class Simulation:
-    """A fleet whose trainer wants as many positions as ``size`` workers make.
+    """A fleet whose trainer can use the positions of ``size`` workers.
 
     Args:
-        size: workers' worth of the trainer's demand.
+        size: demand of the trainer, in workers that never wait.
         fault: one of ``FAULTS``.
-        seed: equal seeds, equal figures.
+        seed: seed of all random times and of the noise.
     """
 
     def __init__(self, size: int, fault: str, seed: int) -> None:
@@ -202,77 +240,84 @@ class Simulation:
         most, replicas = max(4, 2 * size), max(2, math.ceil(share * needed))
         if share < 1:
             replicas = int(share * needed)
-        self.wanted = min(float(size), _FED * replicas * GPU.capacity / WORKER_ROWS)
+        self.wanted = min(float(size), _USABLE_CAPACITY * replicas * GPU.capacity / WORKER_ROWS)
         self._trainer = SimulatedTrainer(size * WORKER_POSITIONS)
         self._pods = Pods(self._random, POD_SECONDS)
         self._servers = Pods(self._random, REPLICA_SECONDS)
         self._hpas = Hpa(most), Hpa(replicas)
         self._rule = ScalingRule(ScalingSection(max_workers=most, max_inference=replicas))
         self._desired: Desired | None = None
-        self._unripe: list[float] = []  # for each worker of which no game has ended: plies so far
-        self._saved = 0  # workers' worth of games that no pod plays
+        # Plies so far of each worker without a finished game. Its games started together, so it
+        # returns no positions before they end.
+        self._new_workers: list[float] = []
+        self._saved = 0  # saved games that no pod plays, in workers
         self._served = Served(0.0, 0.0, 0.0, 1.0)
-        self._speeds: deque[float] = deque([0.0], maxlen=6)  # positions a second of a worker
+        self._speeds: deque[float] = deque([0.0], maxlen=6)  # positions per second of a worker
 
     def run(self, hours: float) -> list[Sample]:
-        """Let time pass."""
+        """Simulate this many hours; return a sample for each synchronization of the HPA."""
         self._pods.scale(0.0, 1)
         self._servers.scale(0.0, 1)
         samples: list[Sample] = []
         for number in range(1, round(hours * 3600 / TICK_SECONDS) + 1):
             now = number * TICK_SECONDS
-            self._servers.arrive(now)
-            new = self._pods.arrive(now)
-            self._unripe += [0.0] * max(0, new - self._saved)
+            self._servers.start_up(now)
+            new = self._pods.start_up(now)
+            self._new_workers += [0.0] * max(0, new - self._saved)
             self._saved = max(0, self._saved - new)
             self._trainer.tick(now, self._play())
-            self._go_wrong(now)
-            if number % LOOK_TICKS == 0:
-                away = self._faults.silent[0] <= now < self._faults.silent[1]
-                look = self._rule.look
-                self._desired = self._rule.hold("away") if away else look(now, self._figures(now))
+            self._inject_faults(now)
+            if number % OBSERVE_TICKS == 0:
+                if self._faults.silent[0] <= now < self._faults.silent[1]:
+                    self._desired = self._rule.hold("Redis is down")
+                else:
+                    self._desired = self._rule.look(now, self._figures(now))
             if number % SYNC_TICKS == 0:
                 self._sync(now)
                 bucket, found = self._trainer.bucket, self._served
-                counts = self._hpas[0].replicas, self._pods.up, self._servers.up
+                counts = self._hpas[0].replicas, self._pods.running, self._servers.running
                 means = found.batch_rows / GPU.max_rows, found.wait / found.compute
                 drawn = self._trainer.waited, bucket.drawn, bucket.received
                 samples.append(Sample(now, *counts, *means, *drawn))
         return samples
 
     def _play(self) -> float:
-        """Positions of the games that ended in this tick."""
-        workers, replicas = self._pods.up, self._servers.up
+        """Play for one tick; return the training positions of the games that ended."""
+        workers, replicas = self._pods.running, self._servers.running
         if not workers or not replicas:
             return 0.0
         on_each = workers / replicas
         self._served = served(on_each, MESSAGE_ROWS / WORKER_ROWS, MESSAGE_ROWS, GPU)
         noise = self._random.normal(1.0, 0.02)
-        plies = self._served.messages / on_each * MESSAGE_ROWS / PLY_ROWS * noise  # a second
+        plies = self._served.messages / on_each * MESSAGE_ROWS / PLY_ROWS * noise  # per second
         self._speeds.append(plies * PLY_POSITIONS)
-        grown = (each + plies / GAMES * TICK_SECONDS for each in self._unripe)
-        self._unripe = [each for each in grown if each < PLIES]
-        return (workers - len(self._unripe)) * plies * PLY_POSITIONS * TICK_SECONDS
+        grown = (each + plies / GAMES * TICK_SECONDS for each in self._new_workers)
+        self._new_workers = [each for each in grown if each < PLIES]
+        return (workers - len(self._new_workers)) * plies * PLY_POSITIONS * TICK_SECONDS
 
-    def _go_wrong(self, now: float) -> None:
-        faults, before, gone = self._faults, now - TICK_SECONDS, 0
+    def _inject_faults(self, now: float) -> None:
+        faults, before, killed = self._faults, now - TICK_SECONDS, 0
         if now // faults.published_every > before // faults.published_every:
             self._trainer.publishes_until = now + PUBLISH_SECONDS
         if before < faults.halved_at <= now:
             self._trainer.speed /= 2
         if before < faults.storm_at <= now:
-            gone = self._pods.up // 2
+            killed = self._pods.running // 2
         share = faults.preempted_per_hour * TICK_SECONDS / 3600
-        gone += int(self._random.binomial(self._pods.up - gone, share))
-        self._pods.up -= gone
-        self._saved += gone
+        killed += int(self._random.binomial(self._pods.running - killed, share))
+        self._pods.running -= killed
+        self._saved += killed
 
     def _figures(self, now: float) -> FleetFigures:
-        """As the heartbeats say it."""
+        """Return the figures that the autoscaler reads from the heartbeats."""
         is_silent = now < self._trainer.publishes_until - PUBLISH_SECONDS / 2
         figures = DemandFigures() if is_silent else self._trainer.demand.figures()
         trains = figures.samples_per_second is not None
-        workers, replicas, found = float(self._pods.up), float(self._servers.up), self._served
+        workers, replicas, found = (
+            float(self._pods.running),
+            float(self._servers.running),
+            self._served,
+        )
         rows = found.messages * MESSAGE_ROWS * replicas if workers else 0.0
         return FleetFigures(
             trainers=float(trains),
@@ -290,7 +335,7 @@ class Simulation:
         )
 
     def _sync(self, now: float) -> None:
-        """The HPAs look at their metrics; Deployments follow."""
+        """Let the HPAs read their metrics and scale the Deployments."""
         desired, (for_workers, for_inference) = self._desired, self._hpas
         for_workers.sync(now, desired and desired.selfplay.count)
         for_inference.sync(now, desired and desired.inference.count)
@@ -299,11 +344,18 @@ class Simulation:
 
 
 def figures_of(simulation: Simulation, samples: list[Sample]) -> Row:
-    """One line of the table; most figures are of the time since the fleet has its size."""
+    """Return the row of a simulation.
+
+    Means and sums start when the fleet has converged, or at its start if it never does.
+
+    Args:
+        simulation: a simulation after its ``run``.
+        samples: the samples of the run.
+    """
     start = _converged(simulation.wanted, samples)
     after = samples[start or 0 :]
     first, last = after[0], after[-1]
-    paid = (last.received - first.received) * SAMPLES_PER_POSITION
+    allowed = (last.received - first.received) * SAMPLES_PER_POSITION
     means = {
         name: float(np.mean([getattr(each, name) for each in after]))
         for name in ("workers", "replicas", "fill", "wait")
@@ -314,13 +366,21 @@ def figures_of(simulation: Simulation, samples: list[Sample]) -> Row:
         "wanted": simulation.wanted,
         "converged_minutes": None if start is None else first.seconds / 60,
         "trainer_waits": (last.waited - first.waited) / max(last.seconds - first.seconds, 1.0),
-        "unused": max(0.0, 1 - (last.drawn - first.drawn) / paid) if paid else None,
-        "reversals": _reversals([each.asked for each in after]),
+        "unused": max(0.0, 1 - (last.drawn - first.drawn) / allowed) if allowed else None,
+        "reversals": _reversals([each.desired for each in after]),
     }
 
 
 def _converged(wanted: float, samples: list[Sample]) -> int | None:
-    """From where on the workers stay near what is wanted, for ten minutes at least."""
+    """Return the first sample from which the workers stay near the wanted number for ten minutes.
+
+    Args:
+        wanted: ideal number of workers.
+        samples: all samples.
+
+    Returns:
+        The place of the sample; None if the workers never stay.
+    """
     low, high = math.floor(_LEAST_SHARE * wanted), math.ceil(_MOST_SHARE * wanted)
     since: int | None = None
     for number, sample in enumerate(samples):
@@ -328,53 +388,65 @@ def _converged(wanted: float, samples: list[Sample]) -> int | None:
             since = None
         elif since is None:
             since = number
-        elif sample.seconds - samples[since].seconds >= _HOLDS_SECONDS:
+        elif sample.seconds - samples[since].seconds >= _CONVERGED_SECONDS:
             return since
     return None
 
 
-def _reversals(asked: list[int]) -> int:
-    """How often the number asked for turned round."""
-    steps = [after > before for before, after in pairwise(asked) if after != before]
+def _reversals(desired: list[int]) -> int:
+    """Return how often the desired number changed between growing and shrinking."""
+    steps = [after > before for before, after in pairwise(desired) if after != before]
     return sum(one is not other for one, other in pairwise(steps))
 
 
 _COLUMNS = {
     "demand": ("size", ",d"),
     "fault": ("fault", ""),
-    "of use": ("wanted", ",.0f"),
+    "useful workers": ("wanted", ",.0f"),
     "converged, min": ("converged_minutes", ".0f"),
     "workers": ("workers", ",.1f"),
     "inference": ("replicas", ".1f"),
     "fill": ("fill", ".2f"),
     "wait/compute": ("wait", ".2f"),
     "trainer waits": ("trainer_waits", ".1%"),
-    "unused": ("unused", ".1%"),
+    "samples unused": ("unused", ".1%"),
     "reversals": ("reversals", "d"),
 }
 
 
 def main() -> None:
-    """Play the fleets through and print a line for each."""
-    found = argparse.ArgumentParser(
+    """Simulate the fleets and print a row for each."""
+    parser = argparse.ArgumentParser(
         prog="python -m bench.scale_sim",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     sizes = [1, 10, 100, 1_000, 10_000]
-    found.add_argument("--sizes", type=positive(int), nargs="+", default=sizes)
-    found.add_argument("--faults", choices=FAULTS, nargs="+", default=list(FAULTS))
-    found.add_argument("--hours", type=positive(float), default=3.0, help="of each [3]")
-    found.add_argument("--seed", type=int, default=1, help="equal seeds, equal figures [1]")
-    found.add_argument("--json", action="store_true", help="one object a line")
-    options = found.parse_args()
+    parser.add_argument(
+        "--sizes",
+        type=positive(int),
+        nargs="+",
+        default=sizes,
+        help="demands of the trainer, in workers [1 10 100 1000 10000]",
+    )
+    parser.add_argument(
+        "--faults", choices=FAULTS, nargs="+", default=list(FAULTS), help="faults to simulate [all]"
+    )
+    parser.add_argument(
+        "--hours", type=positive(float), default=3.0, help="simulated hours of each fleet [3]"
+    )
+    parser.add_argument(
+        "--seed", type=int, default=1, help="seed; the same seed gives the same results [1]"
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object per line")
+    options = parser.parse_args()
     rows: list[Row] = []
     for size in options.sizes:
         for fault in options.faults:
-            if FAULTS[fault].replicas >= 1 or size >= 100:  # fewer need a single replica
+            if FAULTS[fault].replicas >= 1 or size >= 100:  # smaller fleets need one replica
                 simulation = Simulation(size, fault, options.seed)
                 rows.append(figures_of(simulation, simulation.run(options.hours)))
-    show(rows, "scaling a fleet", _COLUMNS, as_json=options.json)
+    show(rows, "Simulated scaling of a fleet", _COLUMNS, as_json=options.json)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
-"""Measure how long a player of the inference service thinks: clients at once, and simulations.
+"""Measure how long a search by the inference service takes, by clients and simulations.
 
-``python -m bench.search_latency go9`` gives the service the workload's network. Each client asks
-for the search of a random position, and asks again as soon as it has the answer.
+``python -m bench.search_latency go9`` serves the workload's network with random weights. Each
+client requests the search of a random position, and sends the next request as soon as it has the
+response.
 """
 
 from __future__ import annotations
@@ -38,24 +39,34 @@ COLUMNS = {
     "p99 ms": ("p99_ms", ",.1f"),
     "server, ms/search": ("server_ms_per_search", ",.2f"),
 }
-POSITIONS = 256
+POSITIONS = 256  # distinct positions
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Measure and print."""
-    found = parser("bench.search_latency", __doc__)
-    found.set_defaults(seconds=2.0)
-    found.add_argument("--clients", type=positive(int), nargs="+", default=[1, 8], help="[1 8]")
-    found.add_argument(
+    """Measure and print a row for each number of clients and of simulations."""
+    command_line = parser("bench.search_latency", __doc__)
+    command_line.set_defaults(seconds=2.0)
+    command_line.add_argument(
+        "--clients",
+        type=positive(int),
+        nargs="+",
+        default=[1, 8],
+        help="numbers of concurrent clients [1 8]",
+    )
+    command_line.add_argument(
         *("--simulations", "-n"),
         type=positive(int),
         nargs="+",
         default=[100, 400, 1600],
-        help="[100 400 1600]",
+        help="numbers of simulations of a search [100 400 1600]",
     )
-    found.add_argument("--sessions", type=positive(int), default=1, help="model threads [1]")
-    found.add_argument("--precision", choices=PRECISIONS, default="fp32")
-    options = found.parse_args(argv)
+    command_line.add_argument(
+        "--sessions", type=positive(int), default=1, help="model sessions, with a thread each [1]"
+    )
+    command_line.add_argument(
+        "--precision", choices=PRECISIONS, default="fp32", help="precision of the model [fp32]"
+    )
+    options = command_line.parse_args(argv)
     workload: Workload = options.workload
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "model.onnx"
@@ -69,7 +80,14 @@ def main(argv: Sequence[str] | None = None) -> None:
 async def measure(
     workload: Workload, address: str, server: int, options: argparse.Namespace
 ) -> list[Row]:
-    """Every number of clients with every number of simulations, in turn."""
+    """Interleave all numbers of clients with all numbers of simulations; return their rows.
+
+    Args:
+        workload: the game and the served network.
+        address: host and port of the server.
+        server: PID of the server.
+        options: the command line.
+    """
     positions = random_games(workload.game, POSITIONS, seed=1)
     async with AsyncExitStack() as stack:
         players = [
@@ -96,7 +114,7 @@ async def measure(
 
 
 def random_games(game: str, count: int, seed: int) -> list[list[int]]:
-    """The actions before ``count`` positions of random play, none of them terminal."""
+    """Return the actions that lead to ``count`` positions of random play, none of them terminal."""
     chance = random.Random(seed)
     found: list[list[int]] = []
     state, played = State(game), list[int]()
@@ -110,12 +128,12 @@ def random_games(game: str, count: int, seed: int) -> list[list[int]]:
 
 
 class Searches:
-    """Clients that ask for one search after another.
+    """Clients that request one search after another.
 
     Args:
-        players: one a client.
-        simulations: of a search.
-        positions: the actions before each position; clients take them in turn.
+        players: one for each client.
+        simulations: simulations of a search.
+        positions: the actions that lead to each position; the clients take turns with them.
     """
 
     def __init__(
@@ -125,15 +143,15 @@ class Searches:
         self._players = players
         self._positions = itertools.cycle(positions)
         self.waits: list[list[float]] = []
-        """Seconds until each answer, a list for each block."""
+        """Latency of each search in seconds: one list for each block."""
 
     async def block(self, seconds: float) -> Counts:
-        """Search for a while."""
+        """Search for at least this time; return the number of ``searches``."""
         waits: list[float] = []
         self.waits.append(waits)
         end = time.monotonic() + seconds
 
-        async def ask(player: AsyncPlayer) -> None:
+        async def search(player: AsyncPlayer) -> None:
             while time.monotonic() < end:
                 sent = time.perf_counter()
                 await player.search(next(self._positions), simulations=self.simulations)
@@ -141,12 +159,17 @@ class Searches:
 
         async with asyncio.TaskGroup() as group:
             for player in self._players:
-                group.create_task(ask(player))
+                group.create_task(search(player))
         return {"searches": len(waits)}
 
 
 def summary(load: Searches, blocks: list[Block]) -> Row:
-    """Medians over blocks; percentiles over all their answers."""
+    """Return the fields of a load: medians over blocks, and percentiles over all searches.
+
+    Args:
+        load: the clients.
+        blocks: their blocks without the warm-up.
+    """
     waits = np.concatenate(load.waits[-len(blocks) :])
     p50, p95, p99 = (round(1e3 * float(np.quantile(waits, q)), 2) for q in (0.5, 0.95, 0.99))
     server = measured.cpu_us_each(blocks, "searches", "server")

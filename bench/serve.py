@@ -1,12 +1,14 @@
-"""Measure the cost of the wire: clients at once and batch sizes against the inference service.
+"""Measure the cost of gRPC to the inference service, by concurrent clients and batch size.
 
-``python -m bench.serve`` keeps messages in flight on one stream a client, all clients in one
-process, and prints requests and positions a second, how long an answer takes, and the CPU time of
-both ends. The server has a process of its own and a network that does nothing: what is measured is
-gRPC, protobuf, the batcher and numpy. ``--network`` gives it the workload's network instead.
+``python -m bench.serve`` keeps messages in flight on one stream for each client. All clients share
+one process. It prints messages and positions per second, the latency, and the CPU time of both
+ends.
 
-``tax`` compares with the 339 us that a network of 6 blocks of 64 filters takes for a position of Go
-on one CPU core.
+The server is another process with a network that does nothing. What remains is the cost of gRPC,
+protobuf, the batcher and numpy. ``--network`` serves the workload's network instead.
+
+``tax`` is the CPU time of both ends for a position, as a share of 339 us. A network of 6 blocks
+with 64 channels takes that long for a position of Go on one CPU core.
 """
 
 from __future__ import annotations
@@ -53,7 +55,7 @@ COLUMNS = {
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Measure and print."""
+    """Measure and print a row for each number of clients and each batch size."""
     options = parse(argv)
     workload: Workload = options.workload
     with ExitStack() as stack:
@@ -64,39 +66,76 @@ def main(argv: Sequence[str] | None = None) -> None:
         server, address = stack.enter_context(serving(workload.game, file, options.sessions))
         rows = asyncio.run(measure(workload, address, server.pid, options))
     network = workload.network_name if options.network else "no network"
-    title = f"{workload.name}, {network}, {options.in_flight} messages in flight a client"
+    title = f"{workload.name}, {network}, {options.in_flight} messages in flight per client"
     show(rows, title, COLUMNS, as_json=options.json)
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
-    """The command line."""
-    found = parser("bench.serve", __doc__, game=False)
-    found.set_defaults(seconds=0.7)
-    game_option(found)
-    found.add_argument("--clients", type=positive(int), nargs="+", default=[1, 8], help="[1 8]")
-    found.add_argument(
-        "--batch", type=rows, nargs="+", default=[1, 64, 256, 1024], help="[1 64 256 1024]"
+    """Parse the command line."""
+    command_line = parser("bench.serve", __doc__, game=False)
+    command_line.set_defaults(seconds=0.7)
+    game_option(command_line)
+    command_line.add_argument(
+        "--clients",
+        type=positive(int),
+        nargs="+",
+        default=[1, 8],
+        help="numbers of concurrent clients [1 8]",
     )
-    found.add_argument("--in-flight", type=positive(int), default=2, help="of a client [2]")
-    found.add_argument("--sessions", type=positive(int), default=1, help="model threads [1]")
-    found.add_argument("--unary", action="store_true", help="a call each instead of streams")
-    found.add_argument("--network", action="store_true", help="with the workload's network")
-    found.add_argument("--precision", choices=PRECISIONS, default="fp32")
-    return found.parse_args(argv)
+    command_line.add_argument(
+        "--batch",
+        type=batch_size,
+        nargs="+",
+        default=[1, 64, 256, 1024],
+        help="numbers of positions in a message [1 64 256 1024]",
+    )
+    command_line.add_argument(
+        "--in-flight",
+        type=positive(int),
+        default=2,
+        help="messages of each client in flight [2]",
+    )
+    command_line.add_argument(
+        "--sessions", type=positive(int), default=1, help="model sessions, with a thread each [1]"
+    )
+    command_line.add_argument(
+        "--unary", action="store_true", help="send each message as a call instead of on a stream"
+    )
+    command_line.add_argument(
+        "--network", action="store_true", help="serve the workload's network, with random weights"
+    )
+    command_line.add_argument(
+        "--precision",
+        choices=PRECISIONS,
+        default="fp32",
+        help="precision of the workload's network [fp32]",
+    )
+    return command_line.parse_args(argv)
 
 
-def rows(text: str) -> int:
-    """For ``argparse``: a batch that the server takes."""
+def batch_size(text: str) -> int:
+    """Return a batch size of the command line.
+
+    Raises:
+        ArgumentTypeError: the server does not accept batches of this size.
+    """
     number = int(text)
     if not 1 <= number <= MAX_BATCH_ROWS:
-        raise argparse.ArgumentTypeError(f"{text} is not in 1 .. {MAX_BATCH_ROWS}")
+        raise argparse.ArgumentTypeError(f"choose 1 to {MAX_BATCH_ROWS} positions, not {text}")
     return number
 
 
 async def measure(
     workload: Workload, address: str, server: int, options: argparse.Namespace
 ) -> list[Row]:
-    """Every number of clients with every batch size, in turn."""
+    """Interleave all numbers of clients with all batch sizes; return their rows.
+
+    Args:
+        workload: the game and the network.
+        address: host and port of the server.
+        server: PID of the server.
+        options: the command line.
+    """
     positions = random_positions(workload.game, max(options.batch), seed=1)
     async with AsyncExitStack() as stack:
         predictors: list[Predictor] = []
@@ -129,12 +168,12 @@ async def measure(
 
 
 class Load:
-    """Clients that ask again as soon as they are answered.
+    """Clients that send a message as soon as they receive a response.
 
     Args:
-        predictors: one a client.
-        observations: ``[rows, observation_bytes]`` of every message.
-        in_flight: messages that a client has out at once.
+        predictors: one for each client.
+        observations: ``[rows, observation_bytes]``, the content of every message.
+        in_flight: messages of one client in flight.
     """
 
     def __init__(
@@ -145,15 +184,15 @@ class Load:
         self._observations = observations
         self._in_flight = in_flight
         self.waits: list[list[float]] = []
-        """Seconds until each answer, a list for each block."""
+        """Latency of each message in seconds: one list for each block."""
 
     async def block(self, seconds: float) -> Counts:
-        """Ask for a while."""
+        """Send messages for at least this time; return the number of ``requests`` and positions."""
         waits: list[float] = []
         self.waits.append(waits)
         end = time.monotonic() + seconds
 
-        async def ask(predictor: Predictor) -> None:
+        async def send(predictor: Predictor) -> None:
             while time.monotonic() < end:
                 sent = time.perf_counter()
                 await predictor.predict(self._observations)
@@ -162,12 +201,17 @@ class Load:
         async with asyncio.TaskGroup() as group:
             for predictor in self._predictors:
                 for _ in range(self._in_flight):
-                    group.create_task(ask(predictor))
+                    group.create_task(send(predictor))
         return {"requests": len(waits), "positions": len(waits) * self.batch}
 
 
 def summary(load: Load, blocks: list[Block]) -> Row:
-    """Medians over blocks; percentiles over all their answers."""
+    """Return the fields of a load: medians over blocks, and percentiles over all messages.
+
+    Args:
+        load: the clients.
+        blocks: their blocks without the warm-up.
+    """
     waits = np.concatenate(load.waits[-len(blocks) :])
     p50, p95, p99 = (round(1e3 * float(np.quantile(waits, q)), 3) for q in (0.5, 0.95, 0.99))
     client, server = (

@@ -1,8 +1,8 @@
-"""Serve one model file with the inference service's own parts, but without stores.
+"""Serve one model file with the parts of the inference service, but without stores.
 
-``python -m bench.serve_file GAME FILE SESSIONS PROVIDER`` prints its port, then the batcher's
-totals for each line that comes in, all as lines of JSON, until its standard input closes. ``-`` for
-FILE serves a network that costs nothing.
+``python -m bench.serve_file GAME FILE SESSIONS PROVIDER`` prints its port. For each line on
+standard input it prints the batcher's totals. Both are lines of JSON. It ends when standard input
+closes. If FILE is ``-``, it serves a network that costs nothing.
 """
 
 from __future__ import annotations
@@ -37,39 +37,52 @@ from zerofleet.services.inference.model_player import ModelPlayer
 from zerofleet.services.inference.served_models import ServedModels
 
 RUN = "bench"
-NOTHING = "-"
+"""Name of the served run."""
+NO_FILE = "-"
+"""FILE of the network that costs nothing."""
 
 
 class OneFile:
-    """A ``ModelSource`` with a single version."""
+    """A ``ModelSource`` with a single version.
+
+    Args:
+        sha256: hash of the model file.
+    """
 
     def __init__(self, sha256: str) -> None:
         self._sha256 = sha256
 
     def best(self) -> Promotion:
-        """The only version."""
+        """Return the only promotion."""
         return Promotion(1, PLAY_VERSION, self._sha256)
 
     def promotions(self) -> Sequence[Promotion]:
-        """The only promotion."""
+        """Return the only promotion."""
         return [self.best()]
 
     def files(self, version: int) -> Mapping[str, ModelFile]:
-        """The only file: it is served as it is, whatever its precision."""
+        """Return the only file as fp32; it is served unchanged, whatever its precision."""
         return {FP32: ModelFile(version, FP32, self._sha256)}
 
     def refresh(self) -> None:
-        """Nothing changes."""
+        """Do nothing, because nothing changes."""
 
     def versions(self) -> Sequence[int]:
-        """The only version."""
+        """Return the only version."""
         return [PLAY_VERSION]
 
 
 def loader_of(
     game: str, model_bytes: bytes, sessions: int, provider: Provider
 ) -> Callable[[ModelFile], LoadedModel]:
-    """The service's own loader, for bytes that are at hand."""
+    """Return the service's own loader, for a model in memory.
+
+    Args:
+        game: name with its rules.
+        model_bytes: contents of the model file.
+        sessions: number of model sessions.
+        provider: execution provider.
+    """
     spec = games.spec(game)
     return ModelLoader(
         lambda _: model_bytes,
@@ -79,19 +92,26 @@ def loader_of(
     )
 
 
-def loader_of_nothing(game: str, sessions: int) -> Callable[[ModelFile], LoadedModel]:
-    """Loads a network that costs nothing."""
+def loader_without_network(game: str, sessions: int) -> Callable[[ModelFile], LoadedModel]:
+    """Return a loader of a network that costs nothing."""
     networks = [NoNetwork(games.spec(game).num_actions, MAX_BATCH_ROWS) for _ in range(sessions)]
     return lambda file: LoadedModel(file, networks)
 
 
 async def serve(game: str, model_bytes: bytes, sessions: int, provider: Provider) -> None:
-    """Serve until standard input closes; without bytes, a network that costs nothing."""
+    """Serve a model until standard input closes.
+
+    Args:
+        game: name with its rules.
+        model_bytes: contents of the model file; empty: a network that costs nothing.
+        sessions: number of model sessions.
+        provider: execution provider.
+    """
     spec = games.spec(game)
     if model_bytes:
         loader = loader_of(game, model_bytes, sessions, provider)
     else:
-        loader = loader_of_nothing(game, sessions)
+        loader = loader_without_network(game, sessions)
     models = ServedModels(RUN, OneFile(hashlib.sha256(model_bytes).hexdigest()), loader)
     limits = BatchLimits(MAX_BATCH_ROWS, 64 * MAX_BATCH_ROWS, threads=sessions)
     shape = RequestShape(spec.observation_bytes, spec.num_actions, MAX_BATCH_ROWS)
@@ -110,5 +130,5 @@ async def serve(game: str, model_bytes: bytes, sessions: int, provider: Provider
 if __name__ == "__main__":
     configure_logs("inference", level="warning")
     game, file, sessions, name = sys.argv[1:]
-    content = b"" if file == NOTHING else Path(file).read_bytes()
+    content = b"" if file == NO_FILE else Path(file).read_bytes()
     asyncio.run(serve(game, content, int(sessions), provider_of(name)))

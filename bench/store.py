@@ -1,7 +1,7 @@
-"""Games into Postgres from many workers: games and positions a second, CPU time of both ends.
+"""Measure how fast Postgres stores games from several workers, and the CPU time of both ends.
 
-``python -m bench.store`` starts a real Postgres, every commit synced to disk, and processes that
-submit batches as a worker's writer does. Blocks of one worker and of several alternate.
+``python -m bench.store`` starts a real Postgres that syncs every commit to disk. Processes submit
+batches of games, as a worker's writer does. Blocks of one worker and of several alternate.
 """
 
 from __future__ import annotations
@@ -34,25 +34,41 @@ COLUMNS = {
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Measure and print."""
+    """Measure and print a row for each number of workers."""
     options = parse(argv)
     rows = asyncio.run(measure(options.workload, options.workers, options.seconds, options.blocks))
     show(rows, f"{options.workload.name}, games into Postgres", COLUMNS, as_json=options.json)
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
-    """The command line."""
-    found = parser("bench.store", __doc__, game=False)
-    found.set_defaults(seconds=2.0)
-    game_option(found)
-    found.add_argument("--workers", type=positive(int), nargs="+", default=[1, 4], help="[1 4]")
-    return found.parse_args(argv)
+    """Parse the command line."""
+    command_line = parser("bench.store", __doc__, game=False)
+    command_line.set_defaults(seconds=2.0)
+    game_option(command_line)
+    command_line.add_argument(
+        "--workers",
+        type=positive(int),
+        nargs="+",
+        default=[1, 4],
+        help="numbers of concurrent workers [1 4]",
+    )
+    return command_line.parse_args(argv)
 
 
 async def measure(
     workload: Workload, workers: Sequence[int], seconds: float, blocks: int
 ) -> list[Row]:
-    """Interleave blocks of all numbers of workers."""
+    """Interleave blocks of all numbers of workers; return a row for each.
+
+    Args:
+        workload: the game.
+        workers: numbers of workers.
+        seconds: seconds of a block.
+        blocks: blocks of each number of workers.
+
+    Raises:
+        ChildGoneError: a worker ended.
+    """
     with ExitStack() as stack:
         folder = stack.enter_context(bench_folder())
         postgres = stack.enter_context(postgres_of(run_of(workload), folder))
@@ -76,17 +92,26 @@ async def measure(
                 {"postgres": pid_of(postgres)},
             ),
         )
-        weight = bytes_per_position(postgres.url("owner"))
-    return [summary(workload, count, done[str(count)], weight) for count in workers]
+        size = bytes_per_position(postgres.url("owner"))
+    return [summary(workload, count, done[str(count)], size) for count in workers]
 
 
 async def store(children: Sequence[Child], seconds: float) -> Counts:
-    """Let some workers store at once."""
+    """Let workers store games concurrently; return the sums of ``games`` and ``positions``.
+
+    Args:
+        children: the workers; the call blocks the event loop until all have responded.
+        seconds: seconds of the block.
+    """
     return ask_all(children, str(seconds))
 
 
 def bytes_per_position(url: str) -> int:
-    """Return the disk space of a position, with its indexes and its share of the game's row."""
+    """Return the bytes on disk per position, with indexes and its share of the game's row.
+
+    Args:
+        url: URL of the database.
+    """
     connection = psycopg2.connect(url)
     try:
         with connection.cursor() as cursor:
@@ -99,8 +124,15 @@ def bytes_per_position(url: str) -> int:
         connection.close()
 
 
-def summary(workload: Workload, workers: int, blocks: list[Block], weight: int) -> Row:
-    """Medians over the blocks of one number of workers."""
+def summary(workload: Workload, workers: int, blocks: list[Block], size: int) -> Row:
+    """Return the row of a number of workers, with medians over its blocks.
+
+    Args:
+        workload: the game.
+        workers: number of workers.
+        blocks: their blocks without the warm-up.
+        size: bytes on disk per position.
+    """
     postgres = measured.cpu_us_each(blocks, "positions", "postgres")
     all_processes = 1e6 / measured.per_cpu_second(blocks, "positions")
     return {
@@ -112,7 +144,7 @@ def summary(workload: Workload, workers: int, blocks: list[Block], weight: int) 
         "positions_per_cpu_second": round(measured.per_cpu_second(blocks, "positions")),
         "worker_us_per_position": round(all_processes - postgres, 1),
         "postgres_us_per_position": round(postgres, 1),
-        "bytes_per_position": weight,
+        "bytes_per_position": size,
     }
 
 

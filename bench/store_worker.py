@@ -1,8 +1,9 @@
-"""A process that stores games as fast as Postgres takes them; ``bench.store`` starts some.
+"""Process that stores games as fast as Postgres accepts them, for ``bench.store``.
 
-``python -m bench.store_worker URL WORKLOAD SEED`` plays a batch of games and says that it is ready;
-for each line with a number it submits that batch for so many seconds, each time under new uids, and
-says what it stored. It leaves when its standard input closes.
+``python -m bench.store_worker URL WORKLOAD SEED`` plays a batch of games and prints a line when it
+is ready. For each number on standard input it submits the batch repeatedly for this many seconds,
+each time with new uids. Then it prints how much it stored. Its output is lines of JSON. It ends
+when standard input closes.
 """
 
 from __future__ import annotations
@@ -19,13 +20,26 @@ from bench.workloads import workload
 from zerofleet.database import SelfplayDatabase, Submission
 from zerofleet.records import GameRecord, new_game_uid
 
-BATCH_GAMES = 64  # as the worker's own writer sends them
+BATCH_GAMES = 64  # as in a worker
 
 
 def store(
     database: SelfplayDatabase, name: str, records: list[GameRecord], seconds: float
 ) -> dict[str, int]:
-    """Submit the records over and over; what Postgres has committed."""
+    """Submit the games repeatedly, for at least this time.
+
+    Args:
+        database: the database.
+        name: name of the worker.
+        records: the games.
+        seconds: seconds of the block.
+
+    Returns:
+        The number of committed ``games`` and ``positions``.
+
+    Raises:
+        SystemExit: see ``submit``.
+    """
     end, games, positions = time.monotonic() + seconds, 0, 0
     while games == 0 or time.monotonic() < end:
         submit(database, name, records)
@@ -35,10 +49,15 @@ def store(
 
 
 def submit(database: SelfplayDatabase, name: str, records: Sequence[GameRecord]) -> None:
-    """Submit the records once, under new uids.
+    """Submit games once, with new uids.
+
+    Args:
+        database: the database.
+        name: name of the worker.
+        records: the games.
 
     Raises:
-        SystemExit: Postgres does not take all of them.
+        SystemExit: Postgres does not store all of them.
     """
     batch = [
         Submission(dataclasses.replace(each, game_uid=new_game_uid(datetime.now(UTC))))
@@ -46,11 +65,11 @@ def submit(database: SelfplayDatabase, name: str, records: Sequence[GameRecord])
     ]
     answers = set(database.submit_games(RUN, name, batch))
     if answers != {"stored"}:
-        raise SystemExit(f"Postgres answers {answers} to games that were just played")
+        raise SystemExit(f"Postgres did not store new games; it returned {answers}")
 
 
 def main() -> None:
-    """Store when told to."""
+    """Play a batch, and store it for each line of standard input."""
     url, game, seed = sys.argv[1:]
     records = played_games(workload(game), BATCH_GAMES, int(seed))
     with SelfplayDatabase(url) as database:

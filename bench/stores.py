@@ -1,4 +1,4 @@
-"""Real stores for a benchmark, in a folder that goes with it."""
+"""Real Postgres servers for benchmarks, in temporary folders."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from zerofleet.local.postgres import EmbeddedPostgres
 
 
 class PostgresGoneError(ZerofleetError):
-    """The benchmark's Postgres has ended."""
+    """The Postgres of the benchmark has ended."""
 
 
 @contextlib.contextmanager
 def bench_folder() -> Generator[Path]:
-    """A temporary folder that the servers' user may enter."""
+    """Create a temporary folder that the user of the servers can enter; delete it afterwards."""
     with tempfile.TemporaryDirectory(prefix="zerofleet-bench-") as folder:
         Path(folder).chmod(0o755)
         yield Path(folder)
@@ -27,11 +27,11 @@ def bench_folder() -> Generator[Path]:
 
 @contextlib.contextmanager
 def postgres_of(run: RunConfig, folder: Path) -> Generator[EmbeddedPostgres]:
-    """Postgres as ``zerofleet up`` starts it, every commit synced to disk, with the run's tables.
+    """Run Postgres as ``zerofleet up`` does, with all tables and every commit synced to disk.
 
     Args:
-        run: is registered.
-        folder: the server's goes inside.
+        run: run to register.
+        folder: folder in which the server gets a folder of its own.
     """
     with EmbeddedPostgres(folder / "postgres") as server:
         migrate(server.url("owner"))
@@ -41,11 +41,11 @@ def postgres_of(run: RunConfig, folder: Path) -> Generator[EmbeddedPostgres]:
 
 
 def pid_of(server: EmbeddedPostgres) -> int:
-    """Return the PID of its parent process, for CPU times.
+    """Return the PID of the server's parent process, to measure its CPU time.
 
     Raises:
-        PostgresGoneError: it does not run.
+        PostgresGoneError: the server is not running.
     """
     if server.process is None:
-        raise PostgresGoneError("the benchmark's Postgres has ended")
+        raise PostgresGoneError("the Postgres of the benchmark has ended")
     return server.process.pid

@@ -1,13 +1,13 @@
-"""The trainer against the same network in a bare loop: samples a second.
+"""Compare the trainer's samples per second with a bare training loop.
 
 ``python -m bench.train connect_four`` interleaves these paths, each with the trainer's threads:
 
-- ``bare``: the network, torch's own SGD, one batch that is in memory; forward, loss, backward,
-  step and nothing else.
-- ``learner``: the trainer's learner on that same batch, by SGD too. On a GPU its step is a
-  CUDA graph.
+- ``bare``: the network and torch's SGD on one batch in memory. A step is the forward pass, the
+  loss, the backward pass and the update, and nothing else.
+- ``learner``: the trainer's learner on the same batch, also with SGD. On a GPU its step is a CUDA
+  graph.
 - ``eager``: the learner without a CUDA graph, only on a GPU.
-- ``trainer``: the learner, each batch drawn from the window and rebuilt under random symmetries.
+- ``trainer``: the learner on batches that are drawn from the window, with random symmetries.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ COLUMNS = {
     "path": ("path", ""),
     "samples/s": ("samples_per_second", ",d"),
     "samples/CPU-s": ("samples_per_cpu_second", ",d"),
-    "of bare": ("ratio_to_bare", ".3f"),
+    "ratio to bare": ("ratio_to_bare", ".3f"),
     "steps/s": ("steps_per_second", ".1f"),
     "page faults/step": ("page_faults_per_step", ",d"),
 }
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Measure and print."""
+    """Measure the paths and print a row for each."""
     options = parse(argv)
     workload: Workload = options.workload
     if options.network is not None:
@@ -68,31 +68,41 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
-    """The command line."""
-    found = parser("bench.train", __doc__)
-    found.set_defaults(seconds=2.0)
-    found.add_argument("--batch", type=positive(int), default=256, help="positions [256]")
-    found.add_argument("--games", type=positive(int), default=500, help="in the window [500]")
-    found.add_argument(
-        "--network", type=network_of, metavar="BLOCKSxCHANNELS", help="[the workload's]"
+    """Parse the command line."""
+    command_line = parser("bench.train", __doc__)
+    command_line.set_defaults(seconds=2.0)
+    command_line.add_argument(
+        "--batch", type=positive(int), default=256, help="positions of a batch [256]"
     )
-    found.add_argument(
-        "--prefetch", type=int, metavar="BATCHES", help="drawn ahead [0 on CPUs, 2 on a GPU]"
+    command_line.add_argument(
+        "--games", type=positive(int), default=500, help="games in the window [500]"
     )
-    return found.parse_args(argv)
+    command_line.add_argument(
+        "--network",
+        type=network_of,
+        metavar="BLOCKSxCHANNELS",
+        help="size of the network, such as 4x48 [the workload's]",
+    )
+    command_line.add_argument(
+        "--prefetch",
+        type=int,
+        metavar="BATCHES",
+        help="batches that are drawn in advance [0 on CPUs, 2 on a GPU]",
+    )
+    return command_line.parse_args(argv)
 
 
 def network_of(name: str) -> NetworkSection:
     """Return the network of a name such as 4x48.
 
     Raises:
-        ArgumentTypeError: it is no such name.
+        ArgumentTypeError: the name has another form, or a number is out of range.
     """
     try:
         blocks, channels = map(int, name.split("x"))
         return NetworkSection(blocks=blocks, channels=channels)
     except ValueError as error:
-        message = f"{name}: give blocks and channels, such as 4x48"
+        message = f"give blocks and channels, such as 4x48, not {name}"
         raise argparse.ArgumentTypeError(message) from error
 
 
@@ -104,7 +114,16 @@ async def measure(
     blocks: int,
     prefetch: int | None = None,
 ) -> list[Row]:
-    """Interleave blocks of the paths."""
+    """Interleave blocks of the paths; return a row for each.
+
+    Args:
+        workload: the game and the network.
+        size: positions of a batch.
+        games: games in the window.
+        seconds: seconds of a block.
+        blocks: blocks of each path.
+        prefetch: batches that are drawn in advance; None: the learner's default.
+    """
     run = run_of(workload, {"trainer": {"optimizer": "sgd", "learning_rate": [0.06]}})
     torch.set_num_threads(run.trainer.threads)  # as the trainer does
     window = window_of(workload, run, played_games(workload, games, seed=5))
@@ -129,11 +148,17 @@ async def measure(
 
 
 def window_of(workload: Workload, run: RunConfig, records: Sequence[GameRecord]) -> ReplayBuffer:
-    """A window with these games."""
+    """Return a replay window with these games.
+
+    Args:
+        workload: the game.
+        run: run whose limits the window has.
+        records: games with a result.
+    """
     limits = run.trainer.window_positions, run.trainer.window_games
     window = ReplayBuffer(workload.game, *limits)
     for record in records:
-        assert record.result is not None  # they were played to their ends
+        assert record.result is not None  # all games were played to the end
         window.add(
             record.columns.action,
             record.result,
@@ -147,10 +172,18 @@ def window_of(workload: Workload, run: RunConfig, records: Sequence[GameRecord])
 
 
 def bare_step(workload: Workload, run: RunConfig, batch: Batch) -> Callable[[], None]:
-    """One step of the loop that anybody would write first, on the same device in as many bits."""
+    """Return a training step that is as simple as possible.
+
+    It has the trainer's device and precision.
+
+    Args:
+        workload: the game.
+        run: run with the network and the settings of the trainer.
+        batch: batch of every step.
+    """
     settings, device = run.trainer, Team().device
     network = make_network(workload.spec, run.network, run.seed).to(device).train()
-    optimiser = torch.optim.SGD(
+    optimizer = torch.optim.SGD(
         network.parameters(),
         lr=settings.learning_rate[0],
         momentum=settings.momentum,
@@ -164,16 +197,21 @@ def bare_step(workload: Workload, run: RunConfig, batch: Batch) -> Callable[[], 
     targets = Targets(policy_target, value_target, {})
 
     def step() -> None:
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         parts = data_losses(precision.predict(network.outputs, observations), targets)
         (parts["policy"] + parts["value"]).backward()
-        optimiser.step()
+        optimizer.step()
 
     return step
 
 
 def repeated(step: Callable[[], None], samples: int) -> Work:
-    """A block of whole steps."""
+    """Return a path that repeats a training step.
+
+    Args:
+        step: one step.
+        samples: samples of one step.
+    """
 
     async def block(seconds: float) -> Counts:
         end, steps = time.monotonic() + seconds, 0
@@ -190,7 +228,14 @@ def repeated(step: Callable[[], None], samples: int) -> Work:
 
 
 def summary(workload: Workload, path: str, done: dict[str, list[Block]], size: int) -> Row:
-    """Medians over the blocks of a path."""
+    """Return the row of a path, with medians over its blocks.
+
+    Args:
+        workload: the game and the network.
+        path: name of the path.
+        done: blocks of each path without the warm-up.
+        size: positions of a batch.
+    """
     mine = done[path]
     return {
         "bench": "train",

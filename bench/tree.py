@@ -1,8 +1,10 @@
-"""The tree alone: simulations per CPU-second when the network costs nothing, and its memory.
+"""Measure the speed and the memory of the search tree, with a network that costs nothing.
 
-``python -m bench.tree connect_four`` plays with answers that are even everywhere, without cache and
-kept tree, at 100 and at 800 simulations of a move. ``--core`` runs the core's own program beside
-it, if it is built, which shows what Python costs. ``--memory`` measures a worker process instead.
+``python -m bench.tree connect_four`` searches with a uniform policy and the value 0 everywhere. It
+has no prediction cache and no tree reuse, and 100 or 800 simulations for each move.
+
+``--core`` also runs the core's program ``tree_ceiling``, if it is built. The difference is the cost
+of Python. ``--memory`` measures the memory of a worker process instead.
 """
 
 from __future__ import annotations
@@ -27,32 +29,32 @@ from bench.worker_memory import WorkerSize, worker_memory
 from bench.workloads import Workload
 from zerofleet.errors import ConfigError
 
-WEIGHED_TREES = 32
+MEASURED_TREES = 32  # trees whose memory is measured
 BUILDS = Path(__file__).resolve().parents[1] / "core" / "build"
 COLUMNS = {
     "path": ("path", ""),
     "simulations": ("simulations", ",d"),
     "simulations/CPU-s": ("simulations_per_cpu_second", ",d"),
     "positions/simulation": ("positions_per_simulation", ".2f"),
-    "nodes of a tree": ("nodes_of_tree", ",d"),
+    "nodes/tree": ("nodes_of_tree", ",d"),
     "edges/node": ("edges_per_node", ".1f"),
     "bytes/node": ("bytes_per_node", ".0f"),
     "bytes/edge": ("bytes_per_edge", ".0f"),
-    "bytes of a tree": ("bytes_of_tree", ",d"),
+    "bytes/tree": ("bytes_of_tree", ",d"),
 }
 MEMORY_COLUMNS = {
     "games": ("games", ",d"),
     "simulations": ("simulations", ",d"),
     "MiB": ("resident_mib", ",d"),
-    "most, MiB": ("most_resident_mib", ",d"),
+    "peak MiB": ("most_resident_mib", ",d"),
     "KiB/game": ("kib_per_game", ",.0f"),
     "simulations played": ("simulations_played", ",d"),
 }
-_CORE_SAYS = re.compile(r"([\d.]+) M simulations/CPU-s, ([\d.]+) positions each")
+_CORE_OUTPUT = re.compile(r"([\d.]+) M simulations/CPU-s, ([\d.]+) positions each")
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Measure and print."""
+    """Measure and print a row for each number of simulations, or a row for a worker process."""
     options = parse(argv)
     workload: Workload = options.workload
     if options.memory:
@@ -68,27 +70,51 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
-    """The command line."""
-    found = parser("bench.tree", __doc__)
-    found.add_argument("--simulations", type=positive(int), nargs="+", help="of a move [100 800]")
-    found.add_argument("--games", type=positive(int), help="at once [64; with --memory 512]")
-    found.add_argument(
+    """Parse the command line."""
+    command_line = parser("bench.tree", __doc__)
+    command_line.add_argument(
+        "--simulations",
+        type=positive(int),
+        nargs="+",
+        help="simulations for each move [100 800; with --memory 800]",
+    )
+    command_line.add_argument(
+        "--games", type=positive(int), help="concurrent games [64; with --memory 512]"
+    )
+    command_line.add_argument(
         "--core",
         nargs="?",
         const="",
         type=built,
         metavar="PROGRAM",
-        help="also run tree_ceiling [the newest under core/build]",
+        help="also run the core's tree_ceiling [the newest one under core/build]",
     )
-    found.add_argument("--memory", action="store_true", help="resident memory of a worker process")
-    found.add_argument("--plies", type=positive(int), default=3, help="--memory: of each game [3]")
-    return found.parse_args(argv)
+    command_line.add_argument(
+        "--memory", action="store_true", help="measure the resident memory of a worker process"
+    )
+    command_line.add_argument(
+        "--plies",
+        type=positive(int),
+        default=3,
+        help="with --memory: average plies of each game before the measurement [3]",
+    )
+    return command_line.parse_args(argv)
 
 
 async def measure(
     workload: Workload, games: int, simulations: Sequence[int], options: argparse.Namespace
 ) -> list[Row]:
-    """Interleave blocks of all numbers of simulations, then weigh some trees."""
+    """Interleave blocks of all numbers of simulations, then measure the memory of some trees.
+
+    Args:
+        workload: the game.
+        games: concurrent games.
+        simulations: numbers of simulations for each move.
+        options: the command line.
+
+    Returns:
+        A row for each number of simulations.
+    """
     trees = {str(each): TreeAlone(workload, games, each) for each in simulations}
     done = await measured.interleave(
         {name: tree.block for name, tree in trees.items()},
@@ -98,7 +124,7 @@ async def measure(
     )
     rows: list[Row] = []
     for name, mine in done.items():
-        positions, run = (measured.total(mine, what) for what in ("positions", "simulations"))
+        positions, total = (measured.total(mine, what) for what in ("positions", "simulations"))
         rate: Row = {
             "bench": "tree",
             "game": workload.name,
@@ -106,20 +132,20 @@ async def measure(
             "simulations": int(name),
             "games": games,
             "simulations_per_cpu_second": round(measured.per_cpu_second(mine, "simulations")),
-            "positions_per_simulation": round(positions / max(run, 1), 3),
+            "positions_per_simulation": round(positions / max(total, 1), 3),
         }
-        rows.append(rate | weights(workload, int(name)))
+        rows.append(rate | tree_memory(workload, int(name)))
     return rows
 
 
 class TreeAlone:
-    """An engine whose questions are answered at once with an even policy and value 0.
+    """An engine with a network that costs nothing; its policy is uniform and its value 0.
 
     Args:
-        workload: whose game it plays.
-        games: at once.
-        simulations: of a move.
-        seed: of the engine, and of the openings.
+        workload: the game.
+        games: concurrent games.
+        simulations: simulations for each move.
+        seed: seed of the engine and of the openings.
     """
 
     def __init__(self, workload: Workload, games: int, simulations: int, seed: int = 7) -> None:
@@ -130,7 +156,7 @@ class TreeAlone:
             self._engine.adopt(game)
 
     async def block(self, seconds: float) -> Counts:
-        """Search for a while."""
+        """Search for at least this time; return the number of ``simulations`` and ``positions``."""
         before, end = self._engine.statistics, time.monotonic() + seconds
         while time.monotonic() < end:
             self.turn()
@@ -146,19 +172,19 @@ class TreeAlone:
         return self._engine.statistics
 
     def turn(self) -> None:
-        """Take every game to its next leaf and answer."""
+        """Select a leaf in every game and back up its prediction."""
         policy_logits, value = self._network.run(self._engine.select())
         self._engine.backup(policy_logits, value, 1)
         self._engine.take_finished()
 
 
-def weights(workload: Workload, simulations: int) -> Row:
-    """Measure the memory of a node, an edge and a full tree, including unused room.
+def tree_memory(workload: Workload, simulations: int) -> Row:
+    """Return the bytes of a node, an edge and a full tree, with reserved memory.
 
-    Each tree has an engine of its own here, for engines tell of all their trees together, and those
-    of different games are not full at the same time.
+    Each tree has an engine of its own, because an engine only reports the sum over its trees, and
+    different games have full trees at different times.
     """
-    trees = [fullest_tree(workload, simulations, seed) for seed in range(WEIGHED_TREES)]
+    trees = [fullest_tree(workload, simulations, seed) for seed in range(MEASURED_TREES)]
     nodes, edges = sum(tree.nodes for tree in trees), sum(tree.edges for tree in trees)
     return {
         "nodes_of_tree": round(nodes / len(trees)),
@@ -170,7 +196,13 @@ def weights(workload: Workload, simulations: int) -> Row:
 
 
 def fullest_tree(workload: Workload, simulations: int, seed: int) -> EngineStatistics:
-    """The tree of one game at its largest within two plies, begun anywhere in the game."""
+    """Return the statistics of one game's tree at its largest within two plies.
+
+    Args:
+        workload: the game.
+        simulations: simulations for each move.
+        seed: seed of the opening, which may end anywhere in the game.
+    """
     tree = TreeAlone(workload, 1, simulations, seed)
     fullest = tree.statistics
     while tree.statistics.plies < 2:
@@ -181,16 +213,19 @@ def fullest_tree(workload: Workload, simulations: int, seed: int) -> EngineStati
 
 
 def built(name: str) -> Path:
-    """The core's program: the one named, else the newest that is built.
+    """Return the path of the core's program ``tree_ceiling``.
+
+    Args:
+        name: path of the program; empty: the newest one that is built.
 
     Raises:
         ArgumentTypeError: there is none.
     """
     found = [Path(name)] if name else sorted(BUILDS.glob("*/tree_ceiling"), key=_age)
     if not found or not found[0].is_file():
-        where = name or f"under {BUILDS}"
+        where = f"at {name}" if name else f"under {BUILDS}"
         raise argparse.ArgumentTypeError(
-            f"no tree_ceiling {where}: build it with cd core && cmake --preset release && "
+            f"there is no tree_ceiling {where}: build it with cd core && cmake --preset release && "
             "cmake --build --preset release --target tree_ceiling"
         )
     return found[0].resolve()
@@ -201,16 +236,24 @@ def _age(path: Path) -> float:
 
 
 def core_program(workload: Workload, games: int, simulations: int, program: Path) -> Row:
-    """The same search without Python.
+    """Return the row of the same search without Python.
+
+    Args:
+        workload: the game.
+        games: concurrent games.
+        simulations: simulations for each move.
+        program: path of ``tree_ceiling``.
 
     Raises:
-        ConfigError: the program is not ours.
+        ConfigError: the program is not ``tree_ceiling``.
     """
     command = [str(program), workload.game, str(games), str(simulations)]
-    said = subprocess.run(command, capture_output=True, text=True, check=False).stdout
-    found = _CORE_SAYS.search(said)
+    output = subprocess.run(command, capture_output=True, text=True, check=False).stdout
+    found = _CORE_OUTPUT.search(output)
     if found is None:
-        raise ConfigError(f"{program} does not say how fast it is but {said[:200]!r}")
+        raise ConfigError(
+            f"{program} is not tree_ceiling of this version; it printed {output[:200]!r}"
+        )
     return {
         "bench": "tree",
         "game": workload.name,

@@ -1,13 +1,16 @@
-"""Whether self-play keeps its speed while visitors of the page analyse.
+"""Measure how much visitors who analyse on the dashboard slow self-play down.
 
-``python -m bench.visitors GAME`` has one worker play against an inference server, in turns alone
-and beside visitors who analyse without a pause, within what ``zerofleet.services.dashboard`` lets
-them ask for: all together have so many simulations a minute and a few searches at once.
+``python -m bench.visitors GAME`` runs a self-play worker with an inference server. Blocks of
+self-play alone alternate with blocks in which visitors analyse without a pause. The visitors stay
+within the limits of ``zerofleet.services.dashboard``: together they have a number of simulations
+per minute, and a few searches at the same time.
 
-``ratio`` is of self-play's positions a second to those alone; ``by CPU`` the same for each
-CPU-second of worker and server together. ``us/simulation`` is what self-play lacks of CPU for each
-of the visitors' simulations, and ``of a core`` what that comes to when they use up their minute:
-on a busy machine, which has less than a core for all of this, these two are what to look at.
+- ``ratio``: self-play's positions per second, with visitors to without.
+- ``CPU ratio``: the same for positions per CPU-second of worker and server together.
+- ``us/simulation``: CPU time that self-play loses for each of the visitors' simulations.
+- ``share of a core``: that loss if the visitors use all their simulations.
+
+On a busy machine, with less than a core for all of this, only the last two are meaningful.
 """
 
 from __future__ import annotations
@@ -37,24 +40,24 @@ from zerofleet.prediction import PRECISIONS
 from zerofleet.services.dashboard.settings import DashboardSettings
 from zerofleet.services.dashboard.visitors import Allowance, Visitor, VisitorPlayer
 
-_ASKS_AGAIN_SECONDS = 1.0
-_TABLE_SECONDS = 0.3  # as the page asks for them
+_RETRY_SECONDS = 1.0
+_TABLE_SECONDS = 0.3  # between two tables of a search, as on the dashboard
 COLUMNS = {
     "path": ("path", ""),
     "positions/s": ("positions_per_second", ",d"),
     "ratio": ("ratio", ".3f"),
     "positions/CPU-s": ("positions_per_cpu_second", ",d"),
-    "by CPU": ("ratio_by_cpu", ".3f"),
+    "CPU ratio": ("ratio_by_cpu", ".3f"),
     "visitors' simulations/s": ("simulations_per_second", ",d"),
     "us/simulation": ("us_per_simulation", ",.0f"),
-    "of a core": ("of_a_core", ".1%"),
-    "server, CPU/s": ("server_cpu", ".2f"),
-    "visitors, CPU/s": ("visitors_cpu", ".2f"),
+    "share of a core": ("of_a_core", ".1%"),
+    "server, CPU-s/s": ("server_cpu", ".2f"),
+    "visitors, CPU-s/s": ("visitors_cpu", ".2f"),
 }
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Measure and print."""
+    """Measure and print a row without and a row with visitors."""
     options = parse(argv)
     workload: Workload = options.workload
     rows = asyncio.run(measure(workload, options))
@@ -63,30 +66,41 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
-    """The command line."""
-    found = parser("bench.visitors", __doc__)
-    found.set_defaults(seconds=5.0)
+    """Parse the command line."""
+    command_line = parser("bench.visitors", __doc__)
+    command_line.set_defaults(seconds=5.0)
     limits = DashboardSettings.model_fields
-    found.add_argument("--visitors", type=positive(int), default=20, help="who analyse [20]")
-    found.add_argument("--simulations", type=positive(int), default=800, help="of one [800]")
-    found.add_argument(
+    command_line.add_argument(
+        "--visitors", type=positive(int), default=20, help="number of visitors [20]"
+    )
+    command_line.add_argument(
+        "--simulations", type=positive(int), default=800, help="simulations of one search [800]"
+    )
+    command_line.add_argument(
         "--searches",
         type=positive(int),
         default=limits["dashboard_searches"].default,
-        help="at once, of all visitors: as the dashboard's setting [%(default)s]",
+        help="concurrent searches of all visitors [the dashboard's default, %(default)s]",
     )
-    found.add_argument(
+    command_line.add_argument(
         "--per-minute",
         type=positive(int),
         default=limits["dashboard_all_simulations"].default,
-        help="simulations of all visitors: as the dashboard's setting [%(default)s]",
+        help="simulations per minute of all visitors [the dashboard's default, %(default)s]",
     )
-    found.add_argument("--precision", choices=PRECISIONS, default="fp32")
-    return found.parse_args(argv)
+    command_line.add_argument(
+        "--precision", choices=PRECISIONS, default="fp32", help="precision of the model [fp32]"
+    )
+    return command_line.parse_args(argv)
 
 
 async def measure(workload: Workload, options: argparse.Namespace) -> list[Row]:
-    """Self-play alone and beside visitors, in turn."""
+    """Interleave self-play alone and self-play with visitors; return a row for each.
+
+    Args:
+        workload: the game and the network.
+        options: the command line.
+    """
     async with AsyncExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory())
         file = Path(folder) / "model.onnx"
@@ -98,7 +112,7 @@ async def measure(workload: Workload, options: argparse.Namespace) -> list[Row]:
         visitors = Visitors(player, options)
 
         async def visited(seconds: float) -> Counts:
-            return await visitors.beside(workers, seconds)
+            return await visitors.block(workers, seconds)
 
         pids = {"server": server.pid, "worker": workers.children[0].pid}
         done = await measured.interleave(
@@ -112,18 +126,19 @@ async def measure(workload: Workload, options: argparse.Namespace) -> list[Row]:
 
 
 class Visitors:
-    """People who analyse, each the next position as soon as one is done.
+    """Visitors who start the next search as soon as one ends.
 
     Args:
-        player: of the server.
-        options: how many there are, and what they may ask for.
+        player: client of the server.
+        options: the command line, with the number of visitors and their limits.
     """
 
     def __init__(self, player: AsyncPlayer, options: argparse.Namespace) -> None:
-        self._seconds = 0.0  # in which they could ask
-        self._began: float | None = None
+        self._seconds = 0.0  # total length of their earlier blocks
+        self._began: float | None = None  # start of the current block
         everybody = Allowance(options.per_minute, self._clock, searches=options.searches)
-        everybody.take(options.per_minute)  # the savings are spent
+        # The quota starts with a minute's worth, which would hide the steady state.
+        everybody.take(options.per_minute)
         self._players = [
             VisitorPlayer(
                 player,
@@ -135,8 +150,12 @@ class Visitors:
         ]
         self._made = 0
 
-    async def beside(self, workers: Workers, seconds: float) -> Counts:
-        """All of them analyse while self-play goes on."""
+    async def block(self, workers: Workers, seconds: float) -> Counts:
+        """Let all visitors analyse during a block of self-play.
+
+        Returns:
+            The counts of self-play, and ``visitors_simulations``.
+        """
         self._made, self._began = 0, time.monotonic()
         searches = [asyncio.create_task(self._analyse(player)) for player in self._players]
         try:
@@ -149,7 +168,10 @@ class Visitors:
         return {**counts, "visitors_simulations": self._made}
 
     def _clock(self) -> float:
-        """Stands still while they are not there, so that nothing is saved up meanwhile."""
+        """Return the seconds in which they analysed.
+
+        The quota does not grow between their blocks, because this clock stands still.
+        """
         return self._seconds + (0.0 if self._began is None else time.monotonic() - self._began)
 
     async def _analyse(self, player: VisitorPlayer) -> None:
@@ -162,21 +184,29 @@ class Visitors:
                         self._made += table.simulations - made
                         made = table.simulations
             except OverloadedError:
-                await asyncio.sleep(_ASKS_AGAIN_SECONDS)
+                await asyncio.sleep(_RETRY_SECONDS)
 
 
 def summary(path: str, done: Mapping[str, list[Block]], per_minute: int) -> Row:
-    """Medians over the blocks of a path, ratios turn by turn."""
+    """Return the fields of a path, with medians over its blocks.
+
+    Ratios compare each block with the block of self-play alone in the same round.
+
+    Args:
+        path: name of the path.
+        done: blocks of each path without the warm-up.
+        per_minute: simulations per minute of all visitors.
+    """
     mine, alone = done[path], done["alone"]
     wall = sum(block.wall_s for block in mine)
     made = sum(block.counts.get("visitors_simulations", 0.0) for block in mine)
-    lacks = sum(
+    lost = sum(
         one.cpu_s["server"]
         + one.cpu_s["worker"]
         - one.counts["positions"] / _per_cpu_second([other])
         for one, other in zip(mine, alone, strict=True)
     )
-    each = lacks / made if made else None
+    each = lost / made if made else None  # CPU-seconds
     return {
         "path": path,
         "positions_per_second": round(measured.per_second(mine, "positions")),

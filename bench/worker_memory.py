@@ -1,4 +1,4 @@
-"""How much memory a worker takes: the real service, over real stores, with many games at once."""
+"""Measure the memory of a self-play worker: the real service with real stores and many games."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from zerofleet.local.processes import start_child, stop_child
 from zerofleet.local.valkey import EmbeddedValkey
 
 ENGINES = 2
-LONGEST_SECONDS = 120.0
+LONGEST_SECONDS = 120.0  # until all simulations are done
 MIB = 1 << 20
 _RUN_FILE = """\
 name = "{run}"
@@ -40,26 +40,29 @@ games_per_engine = {games}
 
 
 class WorkerStuckError(ZerofleetError):
-    """The worker ended, or does not get on; the message has what it said last."""
+    """The worker ended or is too slow; the message has the last line of its log."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerSize:
-    """Games at once, and simulations of each of their moves: all are full searches."""
+    """Concurrent games of a worker, and simulations for each move; all searches are full."""
 
     games: int
     simulations: int
 
 
 def worker_memory(workload: Workload, size: WorkerSize, plies: int) -> Row:
-    """Play with a network that costs nothing until all trees are grown; then look.
+    """Play until all trees have grown, and return the row with the memory of the worker.
 
-    Cache and kept tree are as a run file has them by default.
+    The network costs nothing. Prediction cache and tree reuse are the run file's defaults.
 
     Args:
-        workload: whose game is played.
-        size: of the worker.
-        plies: of each game, on average, that are played before the last look.
+        workload: the game.
+        size: size of the worker.
+        plies: average plies of each game before the measurement.
+
+    Raises:
+        WorkerStuckError: the worker ended, or did not play these plies in time.
     """
     games = max(1, size.games // ENGINES)
     text = _RUN_FILE.format(
@@ -79,7 +82,7 @@ def worker_memory(workload: Workload, size: WorkerSize, plies: int) -> Row:
             }
             needed = plies * ENGINES * games * size.simulations
             with _worker(run_file, environment) as process:
-                played = _play(process, valkey.url(), needed, folder / "worker.log")
+                played = _await_simulations(process, valkey.url(), needed, folder / "worker.log")
                 now, most = resident_bytes(process.pid)
     return {
         "bench": "memory",
@@ -103,8 +106,23 @@ def _worker(run_file: Path, environment: dict[str, str]) -> Generator[subprocess
         stop_child(process)
 
 
-def _play(process: subprocess.Popen[bytes], redis_url: str, needed: int, log: Path) -> int:
-    """Wait until the worker has said that it has run so many simulations; how many they are."""
+def _await_simulations(
+    process: subprocess.Popen[bytes], redis_url: str, needed: int, log: Path
+) -> int:
+    """Wait until the worker has reported a number of simulations.
+
+    Args:
+        process: the worker.
+        redis_url: URL of the Redis with its heartbeats.
+        needed: number of simulations.
+        log: log of the worker.
+
+    Returns:
+        The number of simulations that it reported.
+
+    Raises:
+        WorkerStuckError: the worker ended, or did not get that far in time.
+    """
     end = time.monotonic() + LONGEST_SECONDS
     with contextlib.closing(Heartbeats(redis_url, RUN)) as heartbeats:
         while True:
@@ -112,6 +130,8 @@ def _play(process: subprocess.Popen[bytes], redis_url: str, needed: int, log: Pa
             if done >= needed:
                 return done
             if process.poll() is not None or time.monotonic() > end:
-                last = log.read_text(encoding="utf-8").splitlines()[-1:] or ["it says nothing"]
-                raise WorkerStuckError(f"the worker ran {done:,} of {needed:,}: {last[0]}")
+                last = log.read_text(encoding="utf-8").splitlines()[-1:] or ["its log is empty"]
+                raise WorkerStuckError(
+                    f"the worker ran {done:,} of {needed:,} simulations: {last[0]}"
+                )
             time.sleep(0.2)

@@ -88,7 +88,7 @@ def main(names: list[str]) -> int:
 
 def checked_files() -> list[Path]:
     """Return every file whose prose is checked."""
-    code = ("src", "services", "scripts", "tests", "examples")
+    code = ("src", "services", "scripts", "bench", "tests", "examples")
     found = _listed([f"{folder}/*.{end}" for folder in code for end in ("py", "sql")])
     own = (ROOT / "scripts" / "prose.py", ROOT / "tests" / "repo" / "test_prose.py")
     return [path for path in found if path not in own] + pages()

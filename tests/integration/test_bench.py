@@ -51,9 +51,12 @@ def in_a_process(tmp_path: Path) -> Callable[..., Rows]:
 
 
 def here(
-    main: Callable[[Sequence[str]], None], capsys: pytest.CaptureFixture[str], *arguments: str
+    main: Callable[[Sequence[str]], None],
+    capsys: pytest.CaptureFixture[str],
+    *arguments: str,
+    lengths: Sequence[str] = SHORT,
 ) -> Rows:
-    main([*arguments, *SHORT])
+    main([*arguments, *lengths])
     return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
 
 
@@ -154,7 +157,7 @@ def test_memory_of_a_worker(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_search_match(capsys: pytest.CaptureFixture[str]) -> None:
     small = ["--games", "6", "--both", "num_simulations=4", "--second", "num_simulations=32"]
-    first, second = here(search_match.main, capsys, "tic_tac_toe", *small)
+    first, second = here(search_match.main, capsys, "tic_tac_toe", *small, lengths=["--json"])
     assert (first["search"], second["search"]) == ("first", "second")
     assert (first["games"], second["games"]) == (6, 6)
     assert first["score"] + second["score"] == pytest.approx(1)
@@ -165,16 +168,58 @@ def test_search_match(capsys: pytest.CaptureFixture[str]) -> None:
     assert second["settings"] == ["num_simulations=4", "num_simulations=32"]
 
 
-@pytest.mark.parametrize("setting", ["c_put=1", "c_puct=-1"])
-def test_a_search_that_there_is_not_is_one_line(
-    setting: str, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            ["--first", "c_put=1"],
+            "--first c_put=1: unknown key 'c_put': did you mean 'search.c_puct'?",
+        ),
+        (
+            ["--second", "lcb_stdev=1"],
+            "--second lcb_stdev=1: unknown key 'lcb_stdev': did you mean 'lcb_stdevs'?",
+        ),
+        (
+            ["--both", "search.c_puct=-1"],
+            "--both search.c_puct=-1: Input should be greater than 0",
+        ),
+        (["--first", "lcb_stdevs=wide"], "--first lcb_stdevs=wide: give a number"),
+        (["--first", "c_puct"], "--first c_puct: give KEY=VALUE, such as search.c_puct=2"),
+        (
+            ["--opening-plies", "9"],
+            "--opening-plies = 9: every game of tic_tac_toe is over after that many plies; "
+            "choose fewer",
+        ),
+    ],
+)
+def test_a_mistake_in_a_search_is_one_line(
+    options: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as error:
-        report.run_main(lambda: search_match.main(["tic_tac_toe", "--first", setting]))
+        report.run_main(lambda: search_match.main(["tic_tac_toe", *options]))
     assert error.value.code == 2
-    printed = capsys.readouterr().err
-    assert f"search.{setting.partition('=')[0]} = " in printed
-    assert printed.count("\n") == 1
+    assert capsys.readouterr().err == f"bench: {message}\n"
+
+
+def test_searches_take_the_settings_of_client_searches(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    own = ["--second", "lcb_stdevs=5", "--second", "c_puct_stdev_scale=0.85"]
+    small = ["--games", "2", "--simulations", "4", *own]
+    _, second = here(search_match.main, capsys, "tic_tac_toe", *small, lengths=["--json"])
+    assert second["settings"] == ["lcb_stdevs=5", "c_puct_stdev_scale=0.85"]
+
+
+@pytest.mark.parametrize("main", [search_match.main, export.main])
+def test_only_benchmarks_in_blocks_have_their_options(
+    main: Callable[[Sequence[str]], None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    printed = capsys.readouterr().out
+    assert "--json" in printed
+    assert "--blocks" not in printed
+    assert "--seconds" not in printed
 
 
 def test_rules(capsys: pytest.CaptureFixture[str]) -> None:
@@ -209,7 +254,8 @@ def test_store(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.slow
 def test_export(capsys: pytest.CaptureFixture[str]) -> None:
     formats = ["--formats", "csv", "npz --planes"]
-    rows = here(export.main, capsys, "--game", "tic_tac_toe", "--games", "9", *formats)
+    small = ["--game", "tic_tac_toe", "--games", "9"]
+    rows = here(export.main, capsys, *small, *formats, lengths=["--json"])
     assert [row["format"] for row in rows] == formats[1:]
     assert_sane(rows, "positions", "positions_per_second", "positions_per_cpu_second", "megabytes")
 

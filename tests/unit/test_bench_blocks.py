@@ -87,10 +87,10 @@ def test_a_soak_gives_slopes_and_leaves_out_the_warm_up() -> None:
     grows = Figures(cpu_s=7.0, pids={1, 2})
     for second in range(0, 3600, 60):
         warm = 500.0 if second >= 360 else 90.0
-        grows.looks.append((float(second), warm + second / 36, 12.0, 4.0))
+        grows.samples.append((float(second), warm + second / 36, 12.0, 4.0))
     row = soak_summary(grows, 3600.0)
     assert row["megabytes_per_hour"] == pytest.approx(100.0)
     assert row["descriptors_per_hour"] == pytest.approx(0.0, abs=1e-9)
     assert row["first_megabytes"] == pytest.approx(500 + 840 / 36), "the mean of the first tenth"
     assert (row["cpu_s"], row["restarts"]) == (7.0, 1)
-    assert soak_summary(Figures(looks=grows.looks[:30]), 3600.0) == {}, "it ended half-way"
+    assert soak_summary(Figures(samples=grows.samples[:30]), 3600.0) == {}, "it ended half-way"

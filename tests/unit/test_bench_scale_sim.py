@@ -139,7 +139,7 @@ def test_a_small_fleet_finds_its_size_and_stays_there(size: int, fault: str) -> 
     assert isinstance(converged, float)
     assert converged < 30
     assert row["reversals"] == 0
-    wanted = [each.asked for each in samples]
+    wanted = [each.desired for each in samples]
     assert min(wanted) >= 1
     assert max(wanted) <= 1.35 * size + 1
 
@@ -147,7 +147,7 @@ def test_a_small_fleet_finds_its_size_and_stays_there(size: int, fault: str) -> 
 def test_where_inference_may_not_grow_more_workers_are_not_asked_for() -> None:
     simulation = Simulation(100, "few replicas", seed=1)
     samples = simulation.run(hours=1.0)
-    assert 20 <= samples[-1].asked <= 26  # there are 100 workers, and the server can feed 24
+    assert 20 <= samples[-1].desired <= 26  # there are 100 workers, and the server can feed 24
     assert samples[-1].wait < 1
 
 

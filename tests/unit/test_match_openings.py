@@ -4,7 +4,7 @@ import pytest
 
 from zerofleet.errors import ConfigError
 from zerofleet.games import State
-from zerofleet.match.play_match import draw_openings, draw_starts
+from zerofleet.match.play_match import draw_openings, draw_starts, random_openings
 
 CHESS960 = "chess(chess960=true)"
 
@@ -53,5 +53,10 @@ def test_other_games_have_one_start(game: str) -> None:
 
 
 def test_more_plies_than_any_game_has_is_an_error_of_the_run_file() -> None:
-    with pytest.raises(ConfigError, match="opening_plies = 9"):
+    with pytest.raises(ConfigError, match=r"^evaluator\.opening_plies = 9: "):
         draw_openings("tic_tac_toe", 9, 10, seed=1)
+
+
+def test_too_long_openings_are_an_error_of_the_option_that_gave_them() -> None:
+    with pytest.raises(ConfigError, match=r"^--opening-plies = 9: every game of tic_tac_toe"):
+        random_openings("tic_tac_toe", 9, 10, seed=1, setting="--opening-plies")

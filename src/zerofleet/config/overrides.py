@@ -59,7 +59,16 @@ class Overrides:
         """
         variable = split_settings(os.environ.get(SET_VARIABLE, ""))
         texts = [(SET_VARIABLE + ": ", text) for text in variable]
-        texts += [("--set ", text) for text in options]
+        return cls.parse([*texts, *(("--set ", text) for text in options)])
+
+    @classmethod
+    def parse(cls, texts: Sequence[tuple[str, str]]) -> Self:
+        """Parse texts of the form ``KEY=VALUE``, without the environment variable.
+
+        Args:
+            texts: for each, what comes before it in messages, such as ``--set``, and the text; the
+                strongest last.
+        """
         given: list[Override] = []
         mistakes: list[str] = []
         for source, text in texts:

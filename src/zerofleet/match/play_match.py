@@ -44,6 +44,9 @@ _T = TypeVar("_T")
 _REFILL_SHARE = 8
 _MOST_MISSES = 2_000  # draws in a row without a new position: the game has none left
 
+OPENING_PLIES = "evaluator.opening_plies"
+"""Key of the length of openings, for messages."""
+
 
 @dataclass(frozen=True, slots=True)
 class SearchPlayer:
@@ -380,15 +383,21 @@ async def together(*parts: Coroutine[Any, Any, _T]) -> list[_T]:
 
 
 def random_openings(
-    game: str, plies: int, count: int, seed: int
+    game: str, plies: int, count: int, seed: int, *, setting: str = OPENING_PLIES
 ) -> tuple[list[list[int]], list[str]]:
     """Draw the actions and the start position of each opening of a match.
 
+    Args:
+        setting: key or option that gave ``plies``, for the message.
+
     Returns:
         ``draw_openings`` from ``draw_starts``, and these starts.
+
+    Raises:
+        ConfigError: no game lasts longer than ``plies``.
     """
     starts = draw_starts(game, count, seed)
-    return draw_openings(game, plies, count, seed, starts), starts
+    return draw_openings(game, plies, count, seed, starts, setting=setting), starts
 
 
 def draw_starts(game: str, count: int, seed: int) -> list[str]:
@@ -414,7 +423,13 @@ def draw_starts(game: str, count: int, seed: int) -> list[str]:
 
 
 def draw_openings(
-    game: str, plies: int, count: int, seed: int, starts: Sequence[str] = ()
+    game: str,
+    plies: int,
+    count: int,
+    seed: int,
+    starts: Sequence[str] = (),
+    *,
+    setting: str = OPENING_PLIES,
 ) -> list[list[int]]:
     """Draw random openings that lead to distinct positions, none of them the end of the game.
 
@@ -425,6 +440,7 @@ def draw_openings(
         plies: length of each opening.
         seed: the same arguments give the same openings on any machine.
         starts: start position of each opening, ``[count]``; empty: the usual start.
+        setting: key or option that gave ``plies``, for the message.
 
     Raises:
         ConfigError: no game lasts longer than ``plies``.
@@ -442,7 +458,7 @@ def draw_openings(
         misses = 0
     if not openings:
         raise ConfigError(
-            f"evaluator.opening_plies = {plies}: every game of {game} is over after that many plies"
+            f"{setting} = {plies}: every game of {game} is over after that many plies; choose fewer"
         )
     return list(openings.values())
 
