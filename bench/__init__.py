@@ -1,1 +1,1 @@
-"""Benchmarks: one command each, ratios from one run, CPU-seconds beside wall time."""
+"""Benchmarks: one command each. They print ratios from one run, and CPU-seconds with wall time."""

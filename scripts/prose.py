@@ -2,9 +2,9 @@
 
 ``python scripts/prose.py [PATH ...]`` prints each mistake as ``file:line: mistake`` and exits
 with 1 if there is one. Without paths it checks every Python and SQL file of ``src``, ``services``,
-``scripts``, ``tests`` and ``examples``, README.md, CHANGELOG.md, CONTRIBUTING.md, bench/README.md,
-and the pages and notebooks of ``docs``, except those in ``NOT_YET`` and ``PAGES_NOT_YET``. It skips
-itself and its own test, which contain mistakes as data.
+``scripts``, ``bench``, ``tests`` and ``examples``, README.md, CHANGELOG.md, CONTRIBUTING.md,
+bench/README.md, and the pages and notebooks of ``docs``, except those in ``NOT_YET`` and
+``PAGES_NOT_YET``. It skips itself and its own test, which contain mistakes as data.
 
 ``python scripts/prose.py --figures [PATH ...]`` prints a table of the pages: words, the mean and
 the longest sentence, and numbers in 100 words of prose.

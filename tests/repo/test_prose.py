@@ -26,7 +26,7 @@ def test_the_code_has_no_mistakes() -> None:
     paths = prose()["checked_files"]()
     assert len(paths) > 500
     folders = {path.relative_to(ROOT).parts[0] for path in paths}
-    assert folders >= {"src", "services", "scripts", "tests", "examples", "docs"}
+    assert folders >= {"src", "services", "scripts", "bench", "tests", "examples", "docs"}
     checked = [path for path in paths if not prose()["is_excused"](path)]
     assert [mistake for path in checked for mistake in prose()["mistakes_of"](path)] == []
 
