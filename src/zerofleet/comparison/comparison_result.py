@@ -31,7 +31,7 @@ from zerofleet.comparison.comparison_folder import ExamAnswers, FinishedTraining
 from zerofleet.match.play_match import score_interval
 from zerofleet.verdict import Pair
 
-_WIDTH = 100  # columns of a table in a file; a terminal has its own
+_WIDTH = 120  # columns of a table in a file; a terminal has its own
 _CLEAR_OVER_POSITIONS = 1.96  # standard errors: two-sided 95% quantile of the normal distribution
 # Two-sided 95% quantiles of Student's t for 1, 2, ... degrees of freedom (Student, "The probable
 # error of a mean", Biometrika 6, 1908). The last one is for all larger numbers too.
@@ -325,12 +325,19 @@ def print_table(results: dict[str, Any]) -> None:
     for name, letter in letters.items():
         console.print(f"{letter}  {name}", markup=False)
     shown = len(HEADINGS) if len(runs) > 1 else 3
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    rows = table_rows(results)
     for place, heading in enumerate(HEADINGS[:shown]):
         is_text = place in (0, 1, 7)
-        table.add_column(heading, justify="left" if is_text else "right", no_wrap=not place)
+        figures = [row[place] for row in rows if row[1] and place > 1]
+        table.add_column(
+            heading,
+            justify="left" if is_text else "right",
+            # A figure is never cut, however narrow the terminal.
+            min_width=max(len(word) for text in (heading, *figures) for word in text.split()),
+        )
     above = ""
-    for measure, run, *cells in table_rows(results):
+    for measure, run, *cells in rows:
         if not run:
             table.add_row(f"[bold]{escape(measure)}[/]")
             continue
