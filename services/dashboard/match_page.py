@@ -121,7 +121,8 @@ def match_row(visit: Visit, row: Any) -> dict[str, Any]:  # noqa: ANN401  a row 
         "kind": MATCH_KINDS[row.kind],
         **_player(visit, "player", row.player),
         **_player(visit, "opponent", row.opponent),
-        "simulations": f"{row.num_simulations:,}",
+        # Rating games follow the run file, so their number may have changed.
+        "simulations": NONE if row.kind == "rating" else f"{row.num_simulations:,}",
         **gate_cells(row),
     }
 

@@ -435,7 +435,7 @@ class Trials:
         return self._figures.trial_in_play
 
     async def play_some(self) -> bool:
-        """Play some games of the oldest trial that lacks any."""
+        """Play some games of the trial that lacks the fewest simulations."""
         database, run = self._context.database, self._context.run.name
         waiting = await self._context.ask(database.unfinished_trials, run)
         if not waiting:
@@ -478,7 +478,9 @@ class Trials:
         self._figures.trial_games, self._figures.trial_most_games = len(stored), games
         self._figures.trial_score = None
         missing = {(i, color) for i in range(len(openings)) for color in (0, 1)} - stored
-        _log.info("trial", player=trial.player, opponent=trial.opponent, games_to_play=len(missing))
+        names = {"player": trial.player, "opponent": trial.opponent}
+        simulations = trial.num_simulations
+        _log.info("trial", **names, simulations=simulations, games_to_play=len(missing))
 
         missing = set(sorted(missing)[:_PLACES_AT_ONCE])
 

@@ -25,7 +25,7 @@ def usable_cpus(root: Path = Path("/")) -> int:
 def _quota(root: Path) -> float:
     """Return the smallest CPU quota of the process's control groups, in CPUs."""
     try:
-        lines = (root / "proc/self/cgroup").read_text().splitlines()
+        lines = (root / "proc/self/cgroup").read_text(errors="replace").splitlines()
     except OSError:
         return math.inf
     own = next((line.removeprefix("0::") for line in lines if line.startswith("0::")), "/")

@@ -250,6 +250,8 @@ def test_a_trial_with_other_simulations_is_another_match(database: Database, epo
     longer = deep(games=4)
     assert (longer.match_id, longer.games) == (second.match_id, 4)
     assert database.matches("test", "trial") == [first, longer]
+    assert database.unfinished_trials("test") == [first, longer]  # the shorter one first
+    assert deep(games=4, rated=True).match_id not in (first.match_id, second.match_id)
     play(database, longer, *((i, color, again(DRAWN, 2 * i + color)) for i, color in PLACES))
     assert database.player_results("test") == []
     play(database, first, *((i, color, again(DRAWN, 8 + 2 * i + color)) for i, color in PLACES))

@@ -74,8 +74,7 @@ NO_CLASSES_BEFORE_1012 = tuple(
 NO_RESTARTS_BEFORE_1013 = ("DROP TABLE restarts CASCADE",)  # and the function that reads it
 """Statements that take away what revision 1013 added."""
 NO_MATCH_SIMULATIONS_BEFORE_1014 = (
-    "ALTER TABLE matches DROP COLUMN rated CASCADE",  # and the views of rated games
-    "DROP INDEX matches_once",
+    "ALTER TABLE matches DROP COLUMN rated CASCADE",  # and the index and the views with it
     "CREATE UNIQUE INDEX matches_once ON matches "
     "(run, kind, player, opponent, md5(coalesce(openings, ''))) WHERE kind <> 'gate'",
 )

@@ -40,9 +40,11 @@ def test_epd_and_the_ends_of_pgn_games(book: Path) -> None:
     pgn.write_text("1. e4 e5 *\n\n1. e5 *")
     with pytest.raises(ConfigError, match=r"book.pgn: line 3 of the PGN, move 1 of White: 'e5'"):
         read_book(pgn, "chess")
-    pgn.write_text("1. f3 e5 2. g4 Qh4# 0-1")
-    with pytest.raises(ConfigError, match="game 1: the game is over at its last move"):
-        read_book(pgn, "chess")
+    repeated = "Nf3 Nf6 Ng1 Ng8 Nf3 Nf6 Ng1 Ng8"
+    for moves in ("1. f3 e5 2. g4 Qh4# 0-1", f"{repeated} 1-0", f"{repeated} e4 e5 *"):
+        pgn.write_text(moves)
+        with pytest.raises(ConfigError, match="game 1: the game is over at its last move"):
+            read_book(pgn, "chess")
 
 
 @pytest.mark.parametrize(

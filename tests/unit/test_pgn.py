@@ -112,6 +112,23 @@ def test_a_game_that_went_on_after_a_third_repetition(
     long_game = only(moves, "chess(max_length=8)")
     assert len(long_game.actions) == plies
     assert State(CHESS, found.actions).is_terminal == (plies == 8)
+    assert found.is_cut == (plies == 7)
+
+
+def test_moves_after_a_third_repetition_are_checked() -> None:
+    with pytest.raises(InvalidRequestError, match="move 5 of Black: 'Ke3' is not a legal move"):
+        only(f"{KNIGHTS} 5. e4 Ke3 1-0")
+    again = " ".join(["Nf3 Nf6 Ng1 Ng8"] * 5)  # repeated again, without the history
+    assert len(only(f"{again} 1-0").actions) == 7
+    mated = f"{KNIGHTS} 5. f3 e5 6. g4 Qh4# 7. a3 *"
+    with pytest.raises(InvalidRequestError, match=r"move 7 of White: .* \(checkmate\)"):
+        only(mated)
+
+
+@pytest.mark.parametrize(("clock", "plies"), [(97, 2), (98, 1), (99, 1)])
+def test_a_start_close_to_the_50_move_rule(clock: int, plies: int) -> None:
+    fen = f'[FEN "8/8/8/4k3/8/8/4K2R/8 w - - {clock} 80"]'
+    assert len(only(f"{fen}\n\n80. Rh5+ Kd6 81. Rh6+ 1-0").actions) == plies
 
 
 def test_the_games_before_a_broken_one_are_read() -> None:

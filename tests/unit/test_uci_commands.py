@@ -36,16 +36,23 @@ def test_limits_of_a_search() -> None:
     )
     assert limits_of("strange movetime 250") == SearchLimits(move_seconds=0.25)
     assert limits_of("wtime -30 btime 40").clocks == (0.0, 0.04)
+    assert limits_of("wtime 1500.7 btime -0.5").clocks == (1.5, 0.0)
 
 
 @pytest.mark.parametrize(
-    "wrong", ["nodes", "wtime x", "winc 1.5", "movetime 1e3", "depth " + "9" * 20]
+    "wrong", ["nodes", "wtime x", "winc x.5", "movetime 1e3", "depth " + "9" * 20]
 )
 def test_a_wrong_number_drops_its_limit_alone(wrong: str) -> None:
     limits, [error] = parse_go(["btime", "1000", *wrong.split(), "movestogo", "5"])
     assert limits == SearchLimits(clocks=(None, 1.0), moves_to_go=5)
     word, _, number = wrong.partition(" ")
-    assert str(error) == f"go {word} '{number}': give a whole number"
+    assert str(error) == f"go {word} '{number}': give a whole number of at most 15 digits"
+
+
+def test_a_depth_is_no_limit_without_the_time_that_was_given() -> None:
+    limits, errors = parse_go(["depth", "60", "wtime", "x", "btime", "1000", "nodes", "50"])
+    assert limits == SearchLimits(clocks=(None, 1.0), nodes=50)
+    assert len(errors) == 1
 
 
 def test_time_of_a_move() -> None:

@@ -213,7 +213,7 @@ async def test_wrong_input(line: str, complaint: str) -> None:
 async def test_a_move_for_wrong_limits() -> None:
     player = FirstLegal()
     text = await said("go nodes few searchmoves d2d4", "go searchmoves e2e5 e2e4", player=player)
-    assert "info string go nodes 'few': give a whole number\n" in text
+    assert "info string go nodes 'few': give a whole number of at most 15 digits\n" in text
     assert "info string 'e2e5' is not a legal move after 0 plies\n" in text
     assert text.count("bestmove ") == 2
     assert player.actions == [[State(GAME).string_to_action(move)] for move in ("d2d4", "e2e4")]

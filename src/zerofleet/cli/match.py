@@ -46,7 +46,11 @@ def match(
     ] = 40,
     simulations: Annotated[
         int | None,
-        typer.Option(min=1, max=1_000_000, help="Simulations per move [rating.num_simulations]."),
+        typer.Option(
+            min=1,
+            max=10_000,
+            help="Simulations per move of models and of search [rating.num_simulations].",
+        ),
     ] = None,
     openings: Annotated[
         Path | None,
@@ -272,7 +276,12 @@ def _wait(
         while left := _games_to_play(database, trial):
             if check is not None:
                 check()
-            now = f"{trial.games - left} of {trial.games} games: {_evaluator_words(heartbeats)}"
+            first = (database.unfinished_trials(run) or [trial])[0]
+            if first.match_id == trial.match_id:
+                doing = _evaluator_words(heartbeats)
+            else:
+                doing = f"first the match of {first.player} against {first.opponent} is played"
+            now = f"{trial.games - left} of {trial.games} games: {doing}"
             if now != shown:
                 shown = now
                 echo(now, err=True)
@@ -335,8 +344,11 @@ def _result(database: Database, trial: MatchRow) -> str:
     from zerofleet.fleet.report import counted
 
     score = database.match_score(trial.match_id)
+    players = f"{trial.player} against {trial.opponent}"
+    if not trial.rated:
+        players += f" with {trial.num_simulations:,} simulations, not rated"
     text = (
-        f"{trial.player} against {trial.opponent}: {score.wins + score.draws / 2:g} points of "
+        f"{players}: {score.wins + score.draws / 2:g} points of "
         f"{score.games} games ({score.wins} won, {score.draws} drawn, {score.losses} lost)"
     )
     pairs = [pair for pair in database.match_pairs(trial.match_id) if not pair.repeated]

@@ -55,8 +55,8 @@ MatchKind = Literal["gate", "rating", "trial"]
 _MODEL = re.compile(r"([1-9][0-9]{0,8})(?:/(fp32|int8|fp16))?")
 _COLUMNS = (
     "match_id, run, kind, player, opponent, games, num_simulations, seed, created_at, left_out, "
-    "openings, threshold, sprt_elo0, sprt_elo1, sprt_error, draws_only, verdict, decided_by, "
-    "decided_at, score, llr, games_counted, duplicates"
+    "openings, rated, threshold, sprt_elo0, sprt_elo1, sprt_error, draws_only, verdict, "
+    "decided_by, decided_at, score, llr, games_counted, duplicates"
 )
 _OPEN = """
 INSERT INTO matches (
@@ -73,14 +73,14 @@ _EXTEND = """
 UPDATE matches SET games = greatest(games, :games), left_out = NULL, epoch = :epoch
 WHERE run = :run AND kind = :kind AND player = :player AND opponent = :opponent
     AND openings IS NOT DISTINCT FROM :openings
-    AND (kind <> 'trial' OR num_simulations = :num_simulations)
+    AND rated = :rated AND (kind <> 'trial' OR num_simulations = :num_simulations)
     AND kind <> 'gate' AND (games < :games OR left_out IS NOT NULL)
 """
 _OPENED = f"""
 SELECT {_COLUMNS} FROM matches WHERE verdict IS NULL
     AND run = :run AND kind = :kind AND player = :player AND opponent = :opponent
     AND openings IS NOT DISTINCT FROM :openings
-    AND (kind <> 'trial' OR num_simulations = :num_simulations)
+    AND rated = :rated AND (kind <> 'trial' OR num_simulations = :num_simulations)
 """
 MATCH = f"SELECT {_COLUMNS} FROM matches WHERE match_id = :match_id"
 """Query for ``match_of``."""
@@ -171,6 +171,7 @@ class MatchRow:
     created_at: datetime
     left_out: str | None = None  # why no further games of a trial are played
     openings: tuple[str, ...] = ()  # start positions of a trial; empty: drawn by the seed
+    rated: bool = True  # whether the games count for ratings
     rule: GateRule | None = None  # for a gate; the following fields are None for others
     verdict: Verdict | None = None
     decided_by: str | None = None
@@ -259,7 +260,8 @@ class Matches(ConnectionPool):
 
         A gate's match continues until it has a verdict. Two players have one match for rating and
         one trial; a call with more games extends it. A trial that was left out is tried again. A
-        trial with other openings or another number of simulations is another match.
+        trial with other openings or another number of simulations is another match, and so is one
+        that does not count for ratings.
 
         Args:
             kind: purpose of the match.
@@ -271,8 +273,7 @@ class Matches(ConnectionPool):
             epoch: the evaluator's fence epoch.
             rule: rule of a gate; None for other kinds.
             openings: start positions of a trial, each for two games; empty: drawn by the seed.
-            rated: whether the games count for ratings; only a trial's may not. An existing match
-                stays as it is.
+            rated: whether the games count for ratings; only a trial's may not.
 
         Raises:
             StaleEpochError: another evaluator has taken over.
@@ -315,12 +316,15 @@ class Matches(ConnectionPool):
         return match_of(row)
 
     def unfinished_trials(self, run: str) -> list[MatchRow]:
-        """Return the trials that lack games and were not left out, oldest first."""
+        """Return the trials that lack games and were not left out.
+
+        The trial with the fewest simulations to do is first, so that a long one holds up no others.
+        """
         rows = self._rows(
-            f"SELECT {_COLUMNS} FROM matches AS m WHERE run = :run AND kind = 'trial' "
-            "AND left_out IS NULL AND games > "
-            "(SELECT count(*) FROM match_games AS g WHERE g.match_id = m.match_id) "
-            "ORDER BY match_id",
+            f"SELECT {_COLUMNS} FROM matches AS m CROSS JOIN LATERAL "
+            "(SELECT count(*) AS stored FROM match_games AS g WHERE g.match_id = m.match_id) AS s "
+            "WHERE run = :run AND kind = 'trial' AND left_out IS NULL AND games > stored "
+            "ORDER BY (games - stored) * num_simulations, match_id",
             run=run,
         )
         return [match_of(row) for row in rows]

@@ -69,6 +69,7 @@ class ReadPgn:
     tags: Mapping[str, str]
     result: int | None  # +1 White won, -1 Black, 0 a draw; None: unfinished or unknown
     line: int  # the game begins at this line of the file, from 1
+    is_cut: bool = False  # the last actions are left out: nobody claimed an end of the game
 
 
 def require_pgn(game: str) -> None:
@@ -154,14 +155,13 @@ def _read_game(reader: _PgnText, game: str) -> ReadPgn:
         raise InvalidRequestError(f"line {line} of the PGN: {error}") from error
     actions: list[int] = []
     result = _RESULTS.get(tags.get("Result", "*"))  # a file may end without a result
-    went_on = False
+    claimable: int | None = None  # moves up to the first end that a player must claim
     for word, where in reader.read_moves():
         if word in _RESULTS:
             result = _RESULTS[word]
             continue
-        if actions and state.ending in CLAIMED_ENDINGS:
-            went_on = True
-            continue
+        if claimable is not None and state.ending in CLAIMED_ENDINGS:
+            state = _without_history(state)
         try:
             action = state.string_to_action(word)
             state.apply(action)
@@ -172,10 +172,21 @@ def _read_game(reader: _PgnText, game: str) -> ReadPgn:
                 f"line {where} of the PGN, move {number} of {mover}: '{word[:20]}' {_why(state)}"
             ) from error
         actions.append(action)
-    ended_otherwise = went_on or result not in (None, state.result)
-    if actions and state.ending in CLAIMED_ENDINGS and ended_otherwise:
-        actions.pop()  # without the last move the game is open, so the file's result can count
-    return ReadPgn(game, tuple(actions), start, tags, result, line)
+        if claimable is None and state.ending in CLAIMED_ENDINGS:
+            claimable = len(actions)
+    read = len(actions)
+    if claimable is not None and (claimable < read or result not in (None, 0)):
+        # Before the end that nobody claimed the game is open, so the file's result can count.
+        read = max(1, claimable - 1)
+    is_cut = read < len(actions)
+    return ReadPgn(game, tuple(actions[:read]), start, tags, result, line, is_cut)
+
+
+def _without_history(state: State) -> State:
+    """Return the position without its repetitions and its count of plies without progress."""
+    fields = state.setup_text().split()
+    fields[4] = "0"
+    return State(state.game, start=" ".join(fields))
 
 
 def _why(state: State) -> str:

@@ -98,7 +98,7 @@ def _of_pgn(content: bytes, game: str, path: Path) -> list[str]:
     try:
         for number, read in enumerate(read_pgn(content.decode("utf-8", "replace"), game), 1):
             position = State(game, read.actions, read.start)
-            if position.is_terminal:
+            if position.is_terminal or read.is_cut:
                 raise ConfigError(f"{path}, game {number}: the game is over at its last move")
             found.append(position.setup_text())
     except InvalidRequestError as error:

@@ -7,6 +7,7 @@ A controller sends commands, and an engine answers with lines that begin with ``
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -93,6 +94,7 @@ class SearchLimits:
 _SECONDS = {"wtime": 0, "btime": 1}
 _INCREMENTS = {"winc": 0, "binc": 1}
 _COUNTS = {"movestogo": "moves_to_go", "nodes": "nodes", "depth": "depth", "mate": "mate"}
+_NUMBER = re.compile(r"-?[0-9]{1,15}(\.[0-9]*)?")
 _NUMBERED = {"movetime", *_SECONDS, *_INCREMENTS, *_COUNTS}
 """Words that a number follows."""
 _WORDS = {"searchmoves", "ponder", "infinite", *_NUMBERED}
@@ -101,7 +103,8 @@ _WORDS = {"searchmoves", "ponder", "infinite", *_NUMBERED}
 def parse_go(words: Sequence[str]) -> tuple[SearchLimits, list[UciError]]:
     """Read the arguments of ``go``; unknown words are skipped, as UCI demands.
 
-    A limit whose number is missing or is not a whole number has no effect, and the others count.
+    A limit whose number is missing or unreadable has no effect, and the others count. If it was a
+    time, ``depth`` and ``mate`` have no effect either: alone, they could search for hours.
 
     Returns:
         The limits, and an error for each limit without effect.
@@ -110,6 +113,7 @@ def parse_go(words: Sequence[str]) -> tuple[SearchLimits, list[UciError]]:
     clocks: list[float | None] = [None, None]
     increments = [0.0, 0.0]
     errors: list[UciError] = []
+    lost_time = False  # whether a time could not be read
     rest = list(words)
     while rest:
         word = rest.pop(0)
@@ -129,6 +133,7 @@ def parse_go(words: Sequence[str]) -> tuple[SearchLimits, list[UciError]]:
                 number = max(0, _number(word, text))
             except UciError as error:
                 errors.append(error)
+                lost_time = lost_time or word not in _COUNTS
                 continue
             if word == "movetime":
                 limits = replace(limits, move_seconds=number / 1000)
@@ -141,14 +146,14 @@ def parse_go(words: Sequence[str]) -> tuple[SearchLimits, list[UciError]]:
     limits = replace(
         limits, clocks=(clocks[0], clocks[1]), increments=(increments[0], increments[1])
     )
-    return limits, errors
+    return replace(limits, depth=None, mate=None) if lost_time else limits, errors
 
 
 def _number(word: str, text: str) -> int:
-    digits = text.removeprefix("-")
-    if not (digits.isascii() and digits.isdecimal() and len(digits) < 16):
-        raise UciError(f"go {word} '{text[:40]}': give a whole number")
-    return int(text)
+    """Return a whole number; decimals, which some controllers send for times, are cut off."""
+    if not _NUMBER.fullmatch(text):
+        raise UciError(f"go {word} '{text[:40]}': give a whole number of at most 15 digits")
+    return int(text.partition(".")[0])
 
 
 def parse_position(words: Sequence[str]) -> UciPosition:

@@ -113,6 +113,9 @@ COMMENT ON COLUMN matches.openings IS
     'seed.';
 COMMENT ON COLUMN matches.games IS
     'Games that the match has when it is over; with a sequential test, the most that it can have.';
+COMMENT ON COLUMN matches.num_simulations IS
+    'Simulations per move. Rating games follow the run file, so for them it is the number when the match '
+    'began.';
 COMMENT ON COLUMN matches.rated IS
     'Whether the games count for ratings. False for a test match with its own number of simulations.';
 COMMENT ON COLUMN matches.seed IS 'Seed of the openings and of random choices.';

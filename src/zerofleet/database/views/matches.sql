@@ -1,8 +1,7 @@
 CREATE VIEW match_history AS
 SELECT
-    m.match_id, m.run, m.kind, m.player, m.opponent, m.num_simulations, m.test,
-    m.games AS most_games, s.games, s.wins,
-    s.draws, s.losses, m.games_counted, m.duplicates, m.pentanomial,
+    m.match_id, m.run, m.kind, m.player, m.opponent, m.num_simulations, m.rated, m.test,
+    m.games AS most_games, s.games, s.wins, s.draws, s.losses, m.games_counted, m.duplicates, m.pentanomial,
     round(100.0 * coalesce(m.score, s.score)::numeric, 1) AS score_percent,
     round(100.0 * m.threshold::numeric, 1) AS threshold_percent,
     round(m.llr::numeric, 3) AS llr,

@@ -20,8 +20,9 @@ LEFT JOIN LATERAL (
     SELECT * FROM match_history AS h
     WHERE h.run = v.run AND h.kind = 'trial'
         AND h.player = v.version || '/' || v.precision AND h.opponent = v.version || '/fp32'
-    ORDER BY h.games DESC, h.match_id DESC LIMIT 1
+    ORDER BY h.rated DESC, h.games DESC, h.match_id DESC LIMIT 1
 ) AS t ON true;
 COMMENT ON VIEW variant_history IS
     'Each variant with its difference from fp32, why it was refused, and its test match against fp32 of '
-    'the same model, if there was one; of several matches, the one with most games.';
+    'the same model, if there was one. Of several test matches, the one with most games at the usual '
+    'number of simulations is shown.';

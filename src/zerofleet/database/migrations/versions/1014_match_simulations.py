@@ -13,12 +13,12 @@ def upgrade() -> None:
         "ALTER TABLE matches ADD COLUMN rated boolean NOT NULL DEFAULT true "
         "CHECK (rated OR kind = 'trial')"
     )
-    # A test match with another number of simulations is another match.
+    # A test match with another number of simulations, or that counts or not, is another match.
     op.execute("DROP INDEX matches_once")
     op.execute(
         "CREATE UNIQUE INDEX matches_once ON matches "
         "(run, kind, player, opponent, md5(coalesce(openings, '')), "
-        "(CASE kind WHEN 'trial' THEN num_simulations ELSE 0 END)) WHERE kind <> 'gate'"
+        "(CASE kind WHEN 'trial' THEN num_simulations ELSE 0 END), rated) WHERE kind <> 'gate'"
     )
 
 
