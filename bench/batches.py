@@ -37,7 +37,7 @@ class Served(NamedTuple):
         messages: messages answered per second.
         batch_rows: rows in a batch.
         wait: seconds that a message waits in the queue.
-        compute: seconds that a batch is computed.
+        compute: seconds that the computation of a batch takes.
     """
 
     messages: float
@@ -70,7 +70,7 @@ def served(workers: float, think: float, rows: int, cost: BatchCost) -> Served:
         compute = cost.seconds(batch * rows)
         free = min(loops / (think + wait + compute), workers / think)
         rate = min(free, most / cost.seconds(most * rows))
-        if rate < free:  # the server is the bottleneck: half of the loops is computed, half waits
+        if rate < free:  # the server is the bottleneck: it computes half of the loops, half wait
             wanted = loops / 2
             waits = loops / rate - think - compute
         else:

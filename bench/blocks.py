@@ -95,7 +95,7 @@ def ratio(
 
     Args:
         blocks: blocks of the path.
-        base: blocks of the path to compare with, as many.
+        base: blocks of the path to compare with, as many as ``blocks``.
         what: name of the count.
         rate: how the rate of a block is computed.
     """

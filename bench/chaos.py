@@ -136,7 +136,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
         "--rounds",
         type=positive(int),
         default=100,
-        help="number of rounds, with the rounds already in the files [100]",
+        help="number of rounds, including those already in the files [100]",
     )
     parser.add_argument("--seed", type=int, default=1, help="seed of the sequence of faults [1]")
     parser.add_argument(

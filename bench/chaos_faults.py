@@ -289,11 +289,11 @@ def small_disk(folder: Path) -> Generator[bool]:
 
 
 def jump_clocks(fleet: ChaosFleet, chance: Random) -> str:
-    """Restart the fleet with a false clock, make it jump three times, and restart without it.
+    """Restart the fleet with a fake clock, make it jump three times, and restart without it.
 
     Raises:
         UnsupportedFaultError: there is no C compiler.
-        NotInTimeError: no game was stored under the false clock.
+        NotInTimeError: no game was stored under the fake clock, or after its last jump.
     """
     clock, library = fleet.data.parent / "clock", fleet.data.parent / "jumping_clock.so"
     _build(library)
@@ -305,7 +305,7 @@ def jump_clocks(fleet: ChaosFleet, chance: Random) -> str:
     fleet.stop()
     fleet.start(environment)
     games = fleet.stored_games()
-    eventually(lambda: fleet.stored_games() > games, "games under the false clock")
+    eventually(lambda: fleet.stored_games() > games, "games under the fake clock")
     jumps = [chance.choice(_JUMPS) for _ in range(3)]
     for seconds in jumps:
         with clock.open("r+b") as file:
@@ -361,9 +361,9 @@ def _stop(process: subprocess.Popen[bytes], chance: Random) -> None:
 def partition(server: str, fleet: ChaosFleet, chance: Random) -> str:
     """Start a third worker, stall its connections to a server for a while, and stop it.
 
-    A quarter of the workers are stopped while they are cut off, unless the server is Postgres. Only
-    the worker knows games that begin and end while Postgres is cut off. So it is stopped only after
-    Postgres has answered for all games that it holds.
+    With probability 1/4, the worker is stopped while the connections are stalled, unless the server
+    is Postgres. Only the worker knows games that begin and end while Postgres is cut off. So it is
+    stopped only after Postgres has answered for all games that it holds.
 
     Args:
         server: ``postgres``, ``redis`` or ``inference``.

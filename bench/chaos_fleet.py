@@ -33,7 +33,7 @@ STORES = {"postgres": "postgres", "redis": "valkey-server"}
 """Program of each store by the store's name."""
 
 # With these sizes a model is published and evaluated every few seconds. Self-play pauses when it is
-# far ahead of the trainer, or it would fill the disk. With few samples per position it seldom does.
+# far ahead of the trainer, or it would fill the disk. Few samples per position make pauses rare.
 _SMALL = (
     "preset=plain",
     "rating.games=0",

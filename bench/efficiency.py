@@ -8,7 +8,7 @@ prints the median positions per CPU second, counted over all processes. The path
 - ``grpc``: self-play over one stream to a server process with the service's own batcher.
 - ``grpc_unary``: the same with one call for each batch.
 
-The prediction cache and the kept tree are off, so each simulation needs one prediction, except for
+The prediction cache and tree reuse are off, so each simulation needs one prediction, except for
 terminal leaves. ``--reuse`` turns both on. ``--workers N`` adds the path ``workers``: N processes
 that play over gRPC at the same time, because one client cannot keep a GPU busy.
 """
@@ -61,7 +61,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     options = parse(argv)
     rows = asyncio.run(measure(options.workload, options))
     what = f"{options.workload.name}, {options.model or options.workload.network_name}"
-    title = f"{what}, {options.precision}{', with cache and kept tree' if options.reuse else ''}"
+    title = f"{what}, {options.precision}{', with cache and tree reuse' if options.reuse else ''}"
     show(rows, title, COLUMNS, as_json=options.json)
 
 
@@ -85,7 +85,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
         "--provider", choices=PROVIDERS, default="cpu", help="execution provider [cpu]"
     )
     found.add_argument("--workers", type=positive(int), help="also play in this many processes")
-    found.add_argument("--reuse", action="store_true", help="turn on the cache and the kept tree")
+    found.add_argument("--reuse", action="store_true", help="turn on the cache and tree reuse")
     return found.parse_args(argv)
 
 
@@ -193,8 +193,8 @@ def batch_mean(blocks: Sequence[Block]) -> float:
 def of_self_play(mine: Sequence[Block], inprocess: Sequence[Block], setting: Setting) -> Row:
     """Return the figures that only paths with a search have.
 
-    ``games_per_hour`` needs the new simulations of a ply. Without kept trees, that is
-    ``setting.simulations``. With kept trees it is measured, and left out until the blocks have at
+    ``games_per_hour`` needs the new simulations of a ply. Without tree reuse, that is
+    ``setting.simulations``. With tree reuse it is measured, and left out until the blocks have at
     least one ply for each game.
     """
     simulations, plies = (measured.total(mine, what) for what in ("simulations", "plies"))

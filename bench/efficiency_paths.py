@@ -27,7 +27,7 @@ class Setting:
     Args:
         workload: game and network.
         simulations: simulations per move.
-        reuse: turns the prediction cache and the kept tree on.
+        reuse: turns the prediction cache and tree reuse on.
         games: games that one engine plays at the same time.
         engines: engines per process.
     """

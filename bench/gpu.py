@@ -168,7 +168,7 @@ def measured(part: Part, left: float) -> PartResult:
 
 
 def _stop(process: subprocess.Popen[str]) -> str:
-    """Stop a part, if need be with its process group, and return its standard output."""
+    """Stop a part, or kill its process group after 20 s, and return its standard output."""
     process.terminate()
     try:
         return process.communicate(timeout=_STOP_SECONDS)[0]

@@ -97,8 +97,8 @@ async def play(options: argparse.Namespace) -> list[MatchGame]:
     """Play all games, and print a line when one ends.
 
     Raises:
-        ConfigError: the run file cannot be used, its game has other actions in OpenSpiel, or the
-            openings are as long as the game.
+        ConfigError: the run file cannot be used, its actions have other numbers in OpenSpiel, or
+            the openings are as long as the game.
     """
     run = load_run(options.run)
     game = run.game.name

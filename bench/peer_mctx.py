@@ -139,7 +139,7 @@ class Play:
 
 
 def _where(ended: jax.Array) -> Any:  # noqa: ANN401
-    """Return a function that takes the first array where a game ended, and else the second.
+    """Return a function that selects the first array where a game ended, else the second.
 
     Args:
         ended: ``[games]``; both arrays are ``[games, ...]``.

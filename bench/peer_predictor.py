@@ -1,7 +1,7 @@
 """Networks of other programs ("peers") for Connect Four, as a ``Predictor``.
 
-It converts our observations to the peer's, and the peer's values to the player to move. An action
-is the column in all programs.
+The predictor converts our observations to the peer's, and the peer's values to the player to move.
+An action is the column in all programs.
 
 Our packed observation has three planes of 6 rows and 7 columns, with row 0 at the top:
 
@@ -32,8 +32,8 @@ _SHAPE = (3, 6, 7)
 ROOT = Path(__file__).resolve().parents[1]
 
 PeerNetwork = Callable[[NDArray[np.float32]], NDArray[np.float32]]
-"""Predict the peer's observations ``[rows, ...]``. The result is ``[rows, 8]``: the policy logits,
-then the value."""
+"""Predicts for the peer's observations ``[rows, ...]``. The result is ``[rows, 8]``: the policy
+logits, then the value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ class PeerPredictor:
         self._network = network
 
     async def predict(self, observations: NDArray[np.uint8]) -> Prediction:
-        """Predict packed observations ``[batch, observation_bytes]``; blocks the event loop."""
+        """Predict for packed observations ``[batch, observation_bytes]``; blocks the event loop."""
         planes = np.unpackbits(observations, axis=1, count=int(np.prod(_SHAPE)))
         planes = planes.reshape(-1, *_SHAPE)
         predicted = self._network(self._peer.observe(planes))

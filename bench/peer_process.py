@@ -25,7 +25,7 @@ ROWS = 256
 """Rows of a batch. Smaller batches are padded, because compiled networks have a fixed size."""
 
 Answer = Callable[[NDArray[np.float32]], tuple[NDArray[np.float32], NDArray[np.float32]]]
-"""Predict observations ``[ROWS, ...]``: policy logits ``[ROWS, 7]`` and values ``[ROWS]``."""
+"""Returns policy logits ``[ROWS, 7]`` and values ``[ROWS]`` for observations ``[ROWS, ...]``."""
 
 
 def run(

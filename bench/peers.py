@@ -3,7 +3,7 @@
 ``python -m bench.peers openspiel mctx --python PEERS/bin/python`` trains each peer on Connect Four,
 in a Python environment of its own. When the peer's processes have used 300, 900 and 1800
 CPU-seconds (``--marks``), its newest checkpoint takes the exam of ``zerofleet compare``. The exam
-has the same positions, and the same search over the peer's network.
+has the same positions and the same search for all peers; only the network is the peer's.
 
 CPU-seconds count all processes of the peer from their start, with imports and compilation. Exams do
 not count.
@@ -173,7 +173,7 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--run",
         default="runs/connect_four.toml",
-        help="run file whose [search] the exam has [runs/connect_four.toml]",
+        help="run file whose [search] the exam uses [runs/connect_four.toml]",
     )
     parser.add_argument(
         "--positions", type=positive(int), default=600, help="positions of each exam [600]"
@@ -193,8 +193,8 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     options.run = load_run(Path(options.run))
     if options.run.game.name != GAME:
         raise ConfigError(
-            f"--run: the game is {options.run.game.name}, but peers learn {GAME} alone; choose a "
-            "run of it"
+            f"--run: the game is {options.run.game.name}, but peers learn only {GAME}: choose a "
+            "run of that game"
         )
     if not options.python.exists():
         raise ConfigError(f"--python {options.python}: there is no such interpreter")

@@ -22,7 +22,7 @@ class SessionPredictor:
         self._version = model_version
 
     async def predict(self, observations: NDArray[np.uint8]) -> Prediction:
-        """Predict packed observations ``[batch, observation_bytes]``; blocks the event loop."""
+        """Predict for packed observations ``[batch, observation_bytes]``; blocks the event loop."""
         return Prediction(*self._session.run(observations), model_version=self._version)
 
 

@@ -43,7 +43,7 @@ WORKER_POSITIONS = WORKER_ROWS / PLY_ROWS * PLY_POSITIONS
 SAMPLES_PER_POSITION, BATCH_SIZE, LEAST_POSITIONS = 4.0, 256, 2_000  # as in a run file
 
 TOLERANCE = 0.1
-"""Tolerance of the HPA: a metric nearer to its target changes nothing."""
+"""Tolerance of the HPA: a metric closer to its target than this changes nothing."""
 UP_SHARE, DOWN_SHARE = 1.0, 0.25
 """Largest growth and shrinkage of a Deployment in ``PERIOD_SECONDS``, as shares of its replicas."""
 PERIOD_SECONDS, STABILIZATION_SECONDS = 60.0, 300.0
@@ -61,8 +61,8 @@ class Hpa:
     """A HorizontalPodAutoscaler with a metric whose target is 1 for each replica.
 
     Args:
-        most: most replicas.
-        replicas: replicas at the start.
+        most: maximum number of replicas.
+        replicas: number of replicas at the start.
     """
 
     def __init__(self, most: int, replicas: int = 1) -> None:
@@ -125,7 +125,7 @@ class Pods:
     def scale(self, now: float, replicas: int) -> int:
         """Set the number of pods; return how many running pods are stopped.
 
-        Running pods are stopped only if there are too many of them without the starting ones.
+        Running pods are stopped only if there are too many of them even without the starting ones.
 
         Args:
             now: seconds since the start.
@@ -250,7 +250,7 @@ class Simulation:
         # Plies so far of each worker without a finished game. Its games started together, so it
         # returns no positions before they end.
         self._new_workers: list[float] = []
-        self._saved = 0  # saved games that no pod plays, in workers
+        self._saved = 0  # saved games that no pod plays, counted in workers
         self._served = Served(0.0, 0.0, 0.0, 1.0)
         self._speeds: deque[float] = deque([0.0], maxlen=6)  # positions per second of a worker
 
@@ -379,7 +379,7 @@ def _converged(wanted: float, samples: list[Sample]) -> int | None:
         samples: all samples.
 
     Returns:
-        The place of the sample; None if the workers never stay.
+        The index of the sample; None if the workers never stay there.
     """
     low, high = math.floor(_LEAST_SHARE * wanted), math.ceil(_MOST_SHARE * wanted)
     since: int | None = None

@@ -2,7 +2,7 @@
 
 ``python -m bench.visitors GAME`` runs a self-play worker with an inference server. Blocks of
 self-play alone alternate with blocks in which visitors analyse without a pause. The visitors stay
-within the limits of ``zerofleet.services.dashboard``: together they have a number of simulations
+within the limits of ``zerofleet.services.dashboard``: together they have a quota of simulations
 per minute, and a few searches at the same time.
 
 - ``ratio``: self-play's positions per second, with visitors to without.

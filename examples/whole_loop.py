@@ -69,7 +69,7 @@ class Model:
 
 
 async def play(engine: SelfPlay, model: Model, wanted: int) -> list[GameColumns]:
-    """Play until at least ``wanted`` games are over: the search asks, the network answers."""
+    """Play until at least ``wanted`` games are over, and return all games that are over."""
     finished: list[GameColumns] = []
     while len(finished) < wanted:
         prediction = await model.predict(engine.select())

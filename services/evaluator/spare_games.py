@@ -435,7 +435,7 @@ class Trials:
         return self._figures.trial_in_play
 
     async def play_some(self) -> bool:
-        """Play some games of the trial that lacks the fewest simulations."""
+        """Play some games of the unfinished trial with the fewest simulations left."""
         database, run = self._context.database, self._context.run.name
         waiting = await self._context.ask(database.unfinished_trials, run)
         if not waiting:

@@ -12,18 +12,18 @@ def usable_cpus(root: Path = Path("/")) -> int:
 
     A container or a batch system may allow fewer CPUs than the machine has, by an affinity mask or
     by a CPU quota of control groups (Linux, cgroup v2; ``cpu.max`` in the kernel's documentation).
-    A quota of a part of a CPU counts as a whole one.
+    A quota is rounded up to whole CPUs.
 
     Args:
         root: folder that stands for ``/``, for tests.
     """
-    allowed = getattr(os, "sched_getaffinity", None)  # Linux alone has it
+    allowed = getattr(os, "sched_getaffinity", None)  # only some systems have it
     cpus = len(allowed(0)) if allowed is not None else os.cpu_count() or 1
     return max(1, math.ceil(min(cpus, _quota(root))))
 
 
 def _quota(root: Path) -> float:
-    """Return the smallest CPU quota of the process's control groups, in CPUs."""
+    """Return the smallest quota of the process's control groups, in CPUs; infinity without one."""
     try:
         lines = (root / "proc/self/cgroup").read_text(errors="replace").splitlines()
     except OSError:

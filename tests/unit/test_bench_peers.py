@@ -149,7 +149,7 @@ def test_a_peer_that_ends_says_why(hand_made: list[str]) -> None:
     ("given", "says"),
     [
         (["--python=no/such/python"], "no/such/python: there is no such interpreter"),
-        (["--python=.", "--run=runs/go9.toml"], "peers learn connect_four alone"),
+        (["--python=.", "--run=runs/go9.toml"], "peers learn only connect_four"),
     ],
 )
 def test_what_cannot_be_examined_is_refused(given: list[str], says: str) -> None:

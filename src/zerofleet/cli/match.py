@@ -49,7 +49,7 @@ def match(
         typer.Option(
             min=1,
             max=10_000,
-            help="Simulations per move of models and of search [rating.num_simulations].",
+            help="Simulations per move of models and the anchor search [rating.num_simulations].",
         ),
     ] = None,
     openings: Annotated[
@@ -82,10 +82,10 @@ def match(
     larger number of games adds to the games that were played.
 
     Openings are random unless --openings names a book. Each position of the book is played twice,
-    in the order of the file. A match with another book is another match.
+    in the order of the file. A different book makes a separate match.
 
     Games count for the ratings unless --simulations differs from rating.num_simulations, or a
-    player names a precision. A match with another number of simulations is another match.
+    player names a precision. A different number of simulations makes a separate match.
 
     If ZEROFLEET_DATABASE_URL is set, as in the containers of a fleet, the match belongs to that
     fleet. The command needs the evaluator's rights, so run it in the evaluator's container.
@@ -280,7 +280,7 @@ def _wait(
             if first.match_id == trial.match_id:
                 doing = _evaluator_words(heartbeats)
             else:
-                doing = f"first the match of {first.player} against {first.opponent} is played"
+                doing = f"waiting for the match of {first.player} against {first.opponent}"
             now = f"{trial.games - left} of {trial.games} games: {doing}"
             if now != shown:
                 shown = now

@@ -66,8 +66,8 @@ class Overrides:
         """Parse texts of the form ``KEY=VALUE``, without the environment variable.
 
         Args:
-            texts: for each, what comes before it in messages, such as ``--set``, and the text; the
-                strongest last.
+            texts: pairs of a prefix for messages, such as ``"--set "``, and a text. Later texts
+                override earlier ones.
         """
         given: list[Override] = []
         mistakes: list[str] = []

@@ -258,10 +258,9 @@ class Matches(ConnectionPool):
     ) -> MatchRow:
         """Begin a match, or continue the one that these players have begun.
 
-        A gate's match continues until it has a verdict. Two players have one match for rating and
-        one trial; a call with more games extends it. A trial that was left out is tried again. A
-        trial with other openings or another number of simulations is another match, and so is one
-        that does not count for ratings.
+        A gate's match continues until it has a verdict. Two players have one match for rating. A
+        call with more games extends a match for rating or a trial. A trial that was left out is
+        tried again. Trials with different openings, simulations or ``rated`` are separate matches.
 
         Args:
             kind: purpose of the match.
@@ -273,7 +272,7 @@ class Matches(ConnectionPool):
             epoch: the evaluator's fence epoch.
             rule: rule of a gate; None for other kinds.
             openings: start positions of a trial, each for two games; empty: drawn by the seed.
-            rated: whether the games count for ratings; only a trial's may not.
+            rated: whether the games count for ratings; False is allowed only for a trial.
 
         Raises:
             StaleEpochError: another evaluator has taken over.
@@ -318,7 +317,7 @@ class Matches(ConnectionPool):
     def unfinished_trials(self, run: str) -> list[MatchRow]:
         """Return the trials that lack games and were not left out.
 
-        The trial with the fewest simulations to do is first, so that a long one holds up no others.
+        The trial with the fewest simulations left is first, so that long ones do not delay it.
         """
         rows = self._rows(
             f"SELECT {_COLUMNS} FROM matches AS m CROSS JOIN LATERAL "

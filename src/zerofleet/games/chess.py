@@ -6,8 +6,8 @@ import math
 
 from zerofleet.games.game_specs import base_name
 
-CLAIMED_ENDINGS = ("repetition", "50-move rule", "maximum length")
-"""Ends of the game that chess programs wait for a player to claim, or do not know."""
+CLAIMABLE_ENDINGS = ("repetition", "50-move rule", "maximum length")
+"""Endings after which chess programs may play on: a player must claim them, or they are unknown."""
 
 # Leela Chess Zero's conversion (its option ScoreType, value "centipawn"): a value of 0.5 is 0.9
 # pawns, 0.9 is 5.5 and 0.99 is 40.

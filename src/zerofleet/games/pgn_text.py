@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from zerofleet_core import State
 
 from zerofleet.errors import ConfigError, InvalidRequestError
-from zerofleet.games.chess import CLAIMED_ENDINGS, centipawns, is_chess, is_chess960
+from zerofleet.games.chess import CLAIMABLE_ENDINGS, centipawns, is_chess, is_chess960
 from zerofleet.games.notation import move_numbers
 
 MAX_CHARACTERS = 1 << 26
@@ -69,7 +69,7 @@ class ReadPgn:
     tags: Mapping[str, str]
     result: int | None  # +1 White won, -1 Black, 0 a draw; None: unfinished or unknown
     line: int  # the game begins at this line of the file, from 1
-    is_cut: bool = False  # the last actions are left out: nobody claimed an end of the game
+    is_cut: bool = False  # the last actions are left out, because nobody claimed an end of the game
 
 
 def require_pgn(game: str) -> None:
@@ -117,7 +117,7 @@ def read_pgn(
     """Yield the games of a file, one after another.
 
     People may play on after a third repetition, or after another end that a player must claim. Such
-    a game is read up to the move before.
+    a game is cut before the move that reached this end.
 
     Args:
         text: contents of the file.
@@ -160,7 +160,7 @@ def _read_game(reader: _PgnText, game: str) -> ReadPgn:
         if word in _RESULTS:
             result = _RESULTS[word]
             continue
-        if claimable is not None and state.ending in CLAIMED_ENDINGS:
+        if claimable is not None and state.ending in CLAIMABLE_ENDINGS:
             state = _without_history(state)
         try:
             action = state.string_to_action(word)
@@ -172,11 +172,11 @@ def _read_game(reader: _PgnText, game: str) -> ReadPgn:
                 f"line {where} of the PGN, move {number} of {mover}: '{word[:20]}' {_why(state)}"
             ) from error
         actions.append(action)
-        if claimable is None and state.ending in CLAIMED_ENDINGS:
+        if claimable is None and state.ending in CLAIMABLE_ENDINGS:
             claimable = len(actions)
     read = len(actions)
     if claimable is not None and (claimable < read or result not in (None, 0)):
-        # Before the end that nobody claimed the game is open, so the file's result can count.
+        # Nobody claimed that end. Before it the game is still open, so the file's result can count.
         read = max(1, claimable - 1)
     is_cut = read < len(actions)
     return ReadPgn(game, tuple(actions[:read]), start, tags, result, line, is_cut)

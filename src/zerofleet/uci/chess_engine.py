@@ -14,7 +14,7 @@ from zerofleet import __version__
 from zerofleet.client import AsyncPlayer
 from zerofleet.engine_lines import EngineOptions, read_stdin, write
 from zerofleet.errors import ConfigError, ZerofleetError
-from zerofleet.games.chess import CLAIMED_ENDINGS, is_chess, is_chess960
+from zerofleet.games.chess import CLAIMABLE_ENDINGS, is_chess, is_chess960
 from zerofleet.games.notation import whole_number
 from zerofleet.printable import printable
 from zerofleet.rpc.codec import BEST
@@ -409,7 +409,7 @@ def _replayed(game: str, position: UciPosition) -> tuple[str, list[int], State]:
     start, actions = _with_open_clock(position.fen), list[int]()
     state = State(game, start=start)
     for name in (*position.moves, None):
-        if state.ending in CLAIMED_ENDINGS:
+        if state.ending in CLAIMABLE_ENDINGS:
             start, actions = _with_clock_at_zero(state.setup_text()), []
             state = State(game, start=start)
         if name is not None:

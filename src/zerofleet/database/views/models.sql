@@ -24,5 +24,5 @@ LEFT JOIN LATERAL (
 ) AS t ON true;
 COMMENT ON VIEW variant_history IS
     'Each variant with its difference from fp32, why it was refused, and its test match against fp32 of '
-    'the same model, if there was one. Of several test matches, the one with most games at the usual '
-    'number of simulations is shown.';
+    'the same model, if there was one. Of several test matches, the one with the most games is shown, '
+    'rated ones first.';

@@ -13,7 +13,7 @@ def upgrade() -> None:
         "ALTER TABLE matches ADD COLUMN rated boolean NOT NULL DEFAULT true "
         "CHECK (rated OR kind = 'trial')"
     )
-    # A test match with another number of simulations, or that counts or not, is another match.
+    # Test matches with different numbers of simulations, or different `rated`, are separate.
     op.execute("DROP INDEX matches_once")
     op.execute(
         "CREATE UNIQUE INDEX matches_once ON matches "
