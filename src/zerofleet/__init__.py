@@ -32,7 +32,8 @@ only from layers below its own:
 - ``zerofleet.records`` and ``zerofleet.prediction``: data that services exchange;
   ``zerofleet.verdict``: the decision of a gate's match.
 - ``zerofleet.secrets``: passwords, tokens and certificates, all in files.
-- ``zerofleet.errors``, and ``zerofleet.printable``: untrusted text without control characters;
+- ``zerofleet.cpus``: the number of CPUs that a process may use; ``zerofleet.errors``;
+  ``zerofleet.printable``: untrusted text without control characters;
   ``zerofleet.launch``: becomes a program that dies with its parent.
 
 Below them all is ``zerofleet_core``, the C++ search and rules.
