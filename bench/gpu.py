@@ -23,6 +23,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.report import WIDTH, Row, positive
+from zerofleet.cpus import usable_cpus
 
 ROOT = Path(__file__).resolve().parents[1]
 _STOP_SECONDS = 20.0  # from SIGTERM to SIGKILL
@@ -103,7 +104,7 @@ def _loop(game: str, network: str, workers: int, limit: float, *keys: str) -> Pa
 
 
 def _efficiency(game: str) -> tuple[str, ...]:
-    size = ("--games", "512", "--sessions", "2", "--workers", str(os.cpu_count() or 1))
+    size = ("--games", "512", "--sessions", "2", "--workers", str(usable_cpus()))
     return ("bench.efficiency", game, "--provider", "cuda", *size, "--json")
 
 
@@ -113,11 +114,11 @@ def main(argv: Sequence[str] | None = None) -> None:
     folder: Path = options.folder
     folder.mkdir(parents=True, exist_ok=True)
     deadline, done = time.monotonic() + options.seconds, list[PartResult]()
-    for part in parts(max(1, (os.cpu_count() or 1) - 2)):
+    for part in parts(max(1, usable_cpus() - 2)):
         done.append(measured(part, deadline - time.monotonic()))
         print(f"{done[-1].seconds:5.0f} s  {done[-1].command}  {done[-1].error}", flush=True)
         parts_done = [asdict(result) for result in done]
-        content = {"gpu": gpu_name(), "cores": os.cpu_count(), "parts": parts_done}
+        content = {"gpu": gpu_name(), "cores": usable_cpus(), "parts": parts_done}
         (folder / "gpu.json").write_text(json.dumps(content, indent=1))
     show(done)
 

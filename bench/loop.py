@@ -16,7 +16,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -42,6 +41,7 @@ from bench.soak import RunEndedError, running_fleet, service_of
 from bench.train import bare_step, window_of
 from bench.workloads import Workload
 from zerofleet.config import RunConfig, load_run
+from zerofleet.cpus import usable_cpus
 from zerofleet.database import Database
 from zerofleet.errors import ConfigError
 from zerofleet.fleet.figures import InferenceFigures, SelfplayFigures, TrainerFigures
@@ -216,7 +216,7 @@ def summary(
     rows, steps = fmean(samples.rows_per_second), samples.steps_per_second
     positions = fmean(samples.training_positions)
     batch, reuse = run.trainer.batch_size, run.trainer.samples_per_position
-    cores = os.cpu_count() or 1
+    cores = usable_cpus()
     is_gpu = samples.provider in GPUS
     # Predictions per second that training can use. A position is sampled ``reuse`` times, and it
     # takes ``rows / positions`` predictions to play one.

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import os
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -24,6 +23,7 @@ from numpy.typing import NDArray
 from bench.report import positive, run_main
 from zerofleet import games
 from zerofleet.config import load_run
+from zerofleet.cpus import usable_cpus
 from zerofleet.database import MatchGame
 from zerofleet.errors import ConfigError
 from zerofleet.games import State
@@ -64,7 +64,7 @@ class RolloutPlayer(ActionPlayer):
         self._game = pyspiel.load_game(game)
         self._rollouts = rollouts
         self._seed = seed
-        self._cores = asyncio.Semaphore(os.cpu_count() or 1)
+        self._cores = asyncio.Semaphore(usable_cpus())
 
     async def choose(self, place: Place, actions: Sequence[int], start: str = "") -> int:
         """Return the bot's action in the game at this place, after these actions."""

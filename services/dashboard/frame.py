@@ -642,10 +642,23 @@ def page_links(
         first: whether this is the newest page.
         more: further parameters of the query.
     """
+    before = getattr(rows[most - 1], key) if len(rows) > most else None
+    links_around(visit, path, before, first=first, **more)
+
+
+def links_around(
+    visit: Visit, path: str, before: object | None, *, first: bool, **more: object
+) -> None:
+    """Draw links to the newest page and to the page before a place.
+
+    Args:
+        before: the place; None: there is no older page.
+        first: whether this is the newest page.
+        more: further parameters of the query.
+    """
     if not first:
         ui.link("Newest", visit.link(path, **more)).classes("zf-link")
-    if len(rows) > most:
-        before = getattr(rows[most - 1], key)
+    if before is not None:
         ui.link("Older", visit.link(path, **more, before=before)).classes("zf-link")
 
 

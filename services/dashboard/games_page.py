@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -20,6 +20,7 @@ from zerofleet.services.dashboard.frame import (
     Visit,
     asked_number,
     first_moves,
+    links_around,
     models_words,
     page_heading,
     result_words,
@@ -355,12 +356,6 @@ def _list(visit: Visit, chosen: GameFilter, page: GamePage, *, first: bool) -> N
         else:
             ui.label(f"None of the {page.looked:,} games checked matches.").classes("zf-empty")
         with ui.element("div").classes("zf-tools"):
-            if not first:
-                ui.link("Newest", visit.link("/games", **chosen.parameters())).classes("zf-link")
-            if page.before is not None:
-                ui.link(
-                    "Older",
-                    visit.link("/games", **replace(chosen).parameters(), before=page.before),
-                ).classes("zf-link")
+            links_around(visit, "/games", page.before, first=first, **chosen.parameters())
             if page.looked >= MOST_LOOKED_AT:
                 ui.label(f"Each page checks {MOST_LOOKED_AT:,} games; older ones follow.")

@@ -15,12 +15,7 @@ from zerofleet.games import State, parse_actions
 from zerofleet.games.game_board import GameBoard, board_of
 from zerofleet.games.notation import player_names
 from zerofleet.services.dashboard.board import Board, BoardMark
-from zerofleet.services.dashboard.frame import (
-    Frame,
-    Visit,
-    page_heading,
-    sentence,
-)
+from zerofleet.services.dashboard.frame import Frame, Visit, page_heading, sentence
 from zerofleet.services.dashboard.toolkit import Table, TableColumn, ui
 
 _SECONDS = 60.0
