@@ -48,8 +48,9 @@ std::string as_text(nb::handle value) { return nb::cast<std::string>(nb::str(val
 // Describes an array by its dtype and dimensions, anything else by its type.
 std::string what_is_given(nb::handle value) {
   if (!nb::hasattr(value, "dtype") || !nb::hasattr(value, "ndim")) return as_text(value.type());
-  return "an array of " + as_text(value.attr("dtype")) + " with " + as_text(value.attr("ndim")) +
-         " dimensions";
+  const std::string dimensions = as_text(value.attr("ndim"));
+  return "an array of " + as_text(value.attr("dtype")) + " with " + dimensions +
+         (dimensions == "1" ? " dimension" : " dimensions");
 }
 
 // Takes the column of this name out of the keyword arguments.
@@ -73,7 +74,7 @@ std::vector<Kept<Element>> take_column(nb::dict& columns, const char* name) {
 }
 
 void make_game(GameColumns* self, std::optional<int> result, std::string reason,
-               std::optional<float> resign_threshold, bool plays_on,
+               std::optional<float> resign_threshold, bool plays_on, bool restarted,
                std::optional<bool> next_full_search, std::string start, std::int64_t game_id,
                nb::kwargs given) {
   GameColumns game;
@@ -94,6 +95,7 @@ void make_game(GameColumns* self, std::optional<int> result, std::string reason,
   game.reason = std::move(reason);
   game.resign_threshold = resign_threshold;
   game.plays_on = plays_on;
+  game.restarted = restarted;
   game.start = std::move(start);
   game.next_full_search = next_full_search;
   game.check_shape();
@@ -125,11 +127,12 @@ void bind_game(nb::module_& module) {
       "searched (a match's opening, or by a player without a predictor) has 0 simulations and\n"
       "lists its own action alone, unvisited.");
   game.def("__init__", &make_game, nb::kw_only(), "result"_a = nb::none(), "reason"_a = "rules",
-           "resign_threshold"_a = nb::none(), "plays_on"_a = false,
+           "resign_threshold"_a = nb::none(), "plays_on"_a = false, "restarted"_a = false,
            "next_full_search"_a = nb::none(), "start"_a = "", "game_id"_a = 0, "columns"_a,
            nb::sig("def __init__(self, *, result: int | None = None, reason: str = 'rules', "
                    "resign_threshold: float | None = None, plays_on: bool = False, "
-                   "next_full_search: bool | None = None, start: str = '', game_id: int = 0, "
+                   "restarted: bool = False, next_full_search: bool | None = None, start: str = "
+                   "'', game_id: int = 0, "
                    "**columns: NDArray[typing.Any]) -> None"),
            "Make a game from `offsets` and each column of `game_columns()`, by name.\n\n"
            "Raises:\n"
@@ -165,6 +168,8 @@ void bind_game(nb::module_& module) {
               "Whether the next ply of an unfinished game was drawn for a full search.")
       .def_ro("plays_on", &C::plays_on,
               "Whether no player resigns, so that v_resign can be checked.")
+      .def_ro("restarted", &C::restarted,
+              "Whether the game begins with the moves to a position of an earlier game.")
       .def("__repr__", [](const C& game) {
         return "GameColumns(game_id=" + std::to_string(game.game_id) + ", " +
                std::to_string(game.plies()) + " plies)";

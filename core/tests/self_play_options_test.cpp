@@ -269,6 +269,24 @@ void an_adopted_game_keeps_its_threshold() {
   check(games[0].resign_threshold == -0.75f && !games[0].plays_on);
 }
 
+// Whether a game is a restart stays as it was when it began.
+void an_adopted_game_stays_a_restart() {
+  for (const double share : {0.0, 1.0}) {
+    const auto first = make_self_play("connect_four", 1, small_config(), 3);
+    first->set_restarts({{3, 3, 2}}, share);
+    HashPredictor predictor(first->row_shape());
+    const auto plies = [&] {
+      const auto unfinished = first->unfinished();
+      return unfinished.empty() ? 0 : unfinished.front().plies();
+    };
+    while (plies() < 4) first->backup(predictor.predict(first->select(), 1));
+    const auto second = make_self_play("connect_four", 1, small_config(), 4);
+    second->set_restarts({{0, 1}}, 1.0 - share);
+    second->adopt(first->unfinished().front());
+    check(play(*second, 1)[0].restarted == (share == 1.0));
+  }
+}
+
 // A game behind virtual calls is the game itself.
 void virtual_calls_change_nothing() {
   SearchConfig config = small_config();
@@ -332,6 +350,7 @@ int main() {
       {"no threshold", nobody_resigns_without_a_threshold},
       {"interruptions", interruptions_do_not_change_the_share},
       {"adopted threshold", an_adopted_game_keeps_its_threshold},
+      {"adopted restart", an_adopted_game_stays_a_restart},
       {"plies a call", no_slot_plays_more_plies_than_it_may},
       {"virtual calls", virtual_calls_change_nothing},
   });

@@ -342,6 +342,9 @@ class GameView:
                 ui.label(sentence(played.forfeit)).classes("zf-note zf-wrap")
             if played.start:
                 ui.label(f"From the position {played.start}").classes("zf-note zf-wrap")
+            if played.repeated_plies is not None:
+                repeated = f"plies repeated: {played.repeated_plies}"
+                ui.label(f"Began at a mistake of an earlier game ({repeated})").classes("zf-note")
 
     def _controls(self) -> None:
         last = len(self._walked.actions)

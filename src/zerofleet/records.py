@@ -41,7 +41,8 @@ DTYPES: dict[str, np.dtype[Any]] = {column.name: column.dtype for column in COLU
 }
 """The dtype of each array of a game, including ``offsets``."""
 
-_FACTS = ("result", "reason", "resign_threshold", "plays_on", "next_full_search", "start")
+_LATER_FACTS = {"start": "", "restarted": False}  # records of earlier versions lack these
+_FACTS = ("result", "reason", "resign_threshold", "plays_on", "next_full_search", *_LATER_FACTS)
 _READ_AS = {"i": "i", "f": "fi", "b": "b"}  # kinds of dtypes, and the kinds they can be read from
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -81,8 +82,11 @@ class GameRecord:
             f"{self.game_uid}|{self.game}|{columns.result}|{columns.reason}|"
             f"{columns.resign_threshold}|{columns.plays_on}|".encode()
         )
-        if columns.start:  # left out otherwise, so that earlier versions compute the same
+        # Left out where earlier versions have neither, so that they compute the same.
+        if columns.start:
             content.update(f"{columns.start}|".encode())
+        if columns.restarted:
+            content.update(b"restarted|")
         for name in DTYPES:
             content.update(getattr(columns, name))
         return content.digest()
@@ -135,8 +139,7 @@ class GameRecord:
 
 
 def _facts(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the facts of a game's JSON; one of an earlier version has no ``start``."""
-    return {fact: data.get(fact, "") if fact == "start" else data[fact] for fact in _FACTS}
+    return {fact: data[fact] for fact in _FACTS if fact in data or fact not in _LATER_FACTS}
 
 
 def changed(columns: GameColumns, **changes: NDArray[Any] | float | str | None) -> GameColumns:

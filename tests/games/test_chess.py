@@ -327,6 +327,7 @@ def test_any_word_is_a_move_as_python_chess_reads_it_or_refused(word: str) -> No
 
 REFUSED = {
     f"{START} 1": "it has 7 fields",
+    "chess": "it has 1 field;",
     "rnbqkbnr/pppppppp/8/8/8/8/PPPPPPPP/RNBQKBNR w KQkq - 0": "it has 5 fields",
     "rnbqkbnr/pppppppp/8/8/8/PPPPPPPP/RNBQKBNR w KQkq - 0 1": "it has 7 ranks instead of 8",
     "rnbqkbnr/pppppppp/8/8/8/8/8/PPPPPPPP/RNBQKBNR w KQkq - 0 1": "more than 8 ranks",

@@ -193,6 +193,7 @@ def test_a_stored_name_imports_nothing(tmp_path: Path, monkeypatch: pytest.Monke
         None,
         None,
         None,
+        None,
         [],
     )
     with pytest.raises(ConfigError, match="SGF is for go and othello"):

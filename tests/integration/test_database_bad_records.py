@@ -87,13 +87,14 @@ def damaged_facts(record: Json) -> Iterator[tuple[str, Json]]:
         "resign_threshold": [-1.5, 2, "nan", "low"],
         "next_full_search": ["perhaps"],
         "start": ["x" * 1001, "\u0000"],
+        "restarted": ["perhaps"],
         "started_at": [None, "some day", "infinity", "-infinity", "40000-01-01Z", "0001-01-01Z"],
     }
     for name, values in ways.items():
         for value in values:
             yield f"{name}: {value}", record | {name: value}
     for name in record:
-        optional = ("policy_weights", "resign_threshold", "next_full_search", "start")
+        optional = ("policy_weights", "resign_threshold", "next_full_search", "start", "restarted")
         if name not in (*optional, "result", "finished_at"):
             yield f"{name} is missing", {each: record[each] for each in record if each != name}
     yield "a resignation", record | {"reason": "resign"}

@@ -8,17 +8,7 @@ import psycopg2
 import pytest
 
 from tests.integration.kept_searches import DAY, NOW, ask, make_day, new_record
-from tests.support.databases import (
-    NAMES_BEFORE_1006,
-    NO_CLASSES_BEFORE_1012,
-    NO_ENGINES_BEFORE_1008,
-    NO_EXAM_GROUPS_BEFORE_1009,
-    NO_GIVEN_GAMES_BEFORE_1011,
-    NO_MATCH_SIMULATIONS_BEFORE_1014,
-    NO_OWN_LOSSES_BEFORE_1010,
-    NO_RESTARTS_BEFORE_1013,
-    NO_STARTS_BEFORE_1007,
-)
+from tests.support.databases import undo_migrations
 from zerofleet import games
 from zerofleet.config import run_from_values
 from zerofleet.database import Database, Submission, migrate
@@ -263,24 +253,8 @@ def test_a_database_of_the_revision_before_gets_the_columns(database_url: str) -
         epoch = database.acquire_fence("test", "trainer")
         a_game_a_day(database, 3)
         ask(database, f"INSERT INTO position_needs VALUES ('test', '-infinity', {epoch})")
-        for column in ("limit_since", "limit_warning", "limit_warned_at"):
-            # With the functions and views that read it, which a migration makes again.
-            ask(database, f"ALTER TABLE position_needs DROP COLUMN {column} CASCADE")
-        for statement in (
-            *NO_MATCH_SIMULATIONS_BEFORE_1014,
-            *NO_RESTARTS_BEFORE_1013,
-            *NO_CLASSES_BEFORE_1012,
-            *NO_GIVEN_GAMES_BEFORE_1011,
-            *NO_OWN_LOSSES_BEFORE_1010,
-            *NO_EXAM_GROUPS_BEFORE_1009,
-            *NO_ENGINES_BEFORE_1008,
-            *NO_STARTS_BEFORE_1007,
-            *NAMES_BEFORE_1006,
-            "DROP TABLE trainer_progress CASCADE",
-        ):
+        for statement in undo_migrations(1002):
             ask(database, statement)
-        ask(database, "UPDATE alembic_version SET version_num = '1002'")
-        ask(database, "UPDATE definitions SET digest = 'other'")
     migrate(database_url)
     with Database(database_url) as database:
         assert drop_all(database, at_limit=True) == []

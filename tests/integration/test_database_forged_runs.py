@@ -10,17 +10,7 @@ import pytest
 from psycopg2 import errors
 
 from tests.integration.kept_searches import ask
-from tests.support.databases import (
-    NAMES_BEFORE_1006,
-    NO_CLASSES_BEFORE_1012,
-    NO_ENGINES_BEFORE_1008,
-    NO_EXAM_GROUPS_BEFORE_1009,
-    NO_GIVEN_GAMES_BEFORE_1011,
-    NO_MATCH_SIMULATIONS_BEFORE_1014,
-    NO_OWN_LOSSES_BEFORE_1010,
-    NO_RESTARTS_BEFORE_1013,
-    NO_STARTS_BEFORE_1007,
-)
+from tests.support.databases import undo_migrations
 from tests.support.random_records import random_record
 from zerofleet.config import run_from_values
 from zerofleet.database import Database, Submission, migrate
@@ -108,22 +98,8 @@ def test_a_database_that_holds_faulty_runs_starts_and_says_so(
     for number, config in enumerate(FAULTY_CONFIGS):
         forge(database, f"forged-{number}", config)
     ask(database, "DELETE FROM partition_tries")
-    ask(database, "UPDATE definitions SET digest = 'other'")
-    ask(database, "UPDATE alembic_version SET version_num = '1003'")
-    for statement in (
-        *NO_MATCH_SIMULATIONS_BEFORE_1014,
-        *NO_RESTARTS_BEFORE_1013,
-        *NO_CLASSES_BEFORE_1012,
-        *NO_GIVEN_GAMES_BEFORE_1011,
-        *NO_OWN_LOSSES_BEFORE_1010,
-        *NO_EXAM_GROUPS_BEFORE_1009,
-        *NO_ENGINES_BEFORE_1008,
-        *NO_STARTS_BEFORE_1007,
-        *NAMES_BEFORE_1006,
-        "DROP INDEX games_conflict_at",
-    ):
+    for statement in undo_migrations(1003):
         ask(database, statement)
-    ask(database, "DROP TABLE trainer_progress CASCADE")
     said: list[str] = []
     migrate(database_url, say=said.append)
     assert any('the run "forged-0" is passed over when partitions are made' in s for s in said)

@@ -13,17 +13,7 @@ import pytest
 from alembic.script import ScriptDirectory
 from psycopg2 import errors, sql
 
-from tests.support.databases import (
-    NAMES_BEFORE_1006,
-    NO_CLASSES_BEFORE_1012,
-    NO_ENGINES_BEFORE_1008,
-    NO_EXAM_GROUPS_BEFORE_1009,
-    NO_GIVEN_GAMES_BEFORE_1011,
-    NO_MATCH_SIMULATIONS_BEFORE_1014,
-    NO_OWN_LOSSES_BEFORE_1010,
-    NO_RESTARTS_BEFORE_1013,
-    NO_STARTS_BEFORE_1007,
-)
+from tests.support.databases import undo_migrations
 from tests.support.random_records import random_record
 from zerofleet.config import run_from_values
 from zerofleet.database import Database, Submission, migrate, schema
@@ -59,27 +49,7 @@ def test_tables_of_the_first_revision_get_what_they_lack(database_url: str) -> N
         measured = {"policy_loss": 1.5, "value_loss": 0.5}
         database.insert_train_metrics("test", 100, "train", measured, epoch)
         database.submit_game("test", "w", Submission(random_record(1)))
-    run(
-        database_url,
-        "ALTER TABLE train_metrics DROP COLUMN soft_policy_loss CASCADE",  # drops the view as well
-        "ALTER TABLE games DROP COLUMN opening_plies CASCADE",
-        *NO_MATCH_SIMULATIONS_BEFORE_1014,
-        *NO_RESTARTS_BEFORE_1013,
-        *NO_CLASSES_BEFORE_1012,
-        *NO_GIVEN_GAMES_BEFORE_1011,
-        *NO_OWN_LOSSES_BEFORE_1010,
-        *NO_EXAM_GROUPS_BEFORE_1009,
-        *NO_ENGINES_BEFORE_1008,
-        *NO_STARTS_BEFORE_1007,
-        *NAMES_BEFORE_1006,
-        "DROP INDEX games_conflict_at",
-        "ALTER TABLE position_needs DROP COLUMN limit_since CASCADE",
-        "ALTER TABLE position_needs DROP COLUMN limit_warning CASCADE",
-        "ALTER TABLE position_needs DROP COLUMN limit_warned_at CASCADE",
-        "DROP TABLE trainer_progress CASCADE",  # drops the function that reads it as well
-        "UPDATE alembic_version SET version_num = '1000'",
-        "UPDATE definitions SET digest = 'other'",
-    )
+    run(database_url, *undo_migrations(1000))
     migrate(database_url)
     with Database(database_url) as database:
         database.record_progress("test", 7.0, 0, epoch)

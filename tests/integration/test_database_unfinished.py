@@ -97,6 +97,14 @@ def test_who_may_resign_goes_from_worker_to_worker(database: Database) -> None:
     assert back.digest() == record.digest()
 
 
+def test_a_restarted_game_stays_one_with_another_worker(database: Database) -> None:
+    record = changed(begun(3), restarted=True)
+    database.save_unfinished("test", "a", [(record, 0)], 0)
+    [(back, _)] = database.adopt_unfinished("test", "b", 1, 60)
+    assert back.columns.restarted
+    assert back.digest() == record.digest()
+
+
 def test_a_record_comes_back_bit_for_bit(database: Database) -> None:
     record = begun(1)
     record = changed(record, root_value=np.float32([-0.0, 1e-42, 1 / 3]))

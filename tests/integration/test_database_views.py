@@ -167,6 +167,14 @@ def test_resign_audit_of_games_played_on(stored: Database) -> None:
     ]
 
 
+def test_resign_audit_leaves_out_restarts(stored: Database) -> None:
+    restarted = changed(game(15, FIRST_WINS, 1, [0.0, -0.97, 0.0, -0.97, 1.0]), restarted=True)
+    query = "SELECT * FROM resign_audit ORDER BY threshold"
+    before = ask(stored, query)
+    stored.submit_games("test", "w", [Submission(restarted)])
+    assert ask(stored, query) == before
+
+
 def test_resign_check(stored: Database) -> None:
     stored.submit_games("test", "w", [Submission(record) for record in resignable()])
     # Below their threshold of -0.9 there is only the player of the draw.

@@ -66,7 +66,7 @@ FROM games AS g JOIN positions AS p USING (game_uid) WHERE g.run = :run ORDER BY
 """
 KEPT = """
 SELECT content_sha256, result, reason, length, started_at, finished_at, moves, resign_threshold,
-    plays_on, began_at, opening_plies, start
+    plays_on, began_at, opening_plies, start, restarted
 FROM games WHERE run = :run ORDER BY 1
 """
 

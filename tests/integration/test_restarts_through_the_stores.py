@@ -103,22 +103,26 @@ async def test_games_begin_where_the_player_was_most_wrong(
     assert listed.age_s is not None
     assert listed.age_s >= 0
     assert_view_agrees(database)
-    [before] = database._rows("SELECT count(*) AS games FROM games")
+    [before] = database._rows(
+        "SELECT count(*) AS games, count(*) FILTER (WHERE restarted) AS restarted FROM games"
+    )
+    assert before.restarted == 0
 
     worker = a_worker(run, "after", database, heartbeats)
     async with at_play(worker) as until:
         await until(lambda: worker.writer.answers["stored"] >= GAMES)
     new = database._rows(
-        "SELECT g.plays_on, array_agg(p.action ORDER BY p.ply) AS actions, "
+        "SELECT g.restarted, array_agg(p.action ORDER BY p.ply) AS actions, "
         "array_agg(p.simulations ORDER BY p.ply) AS simulations "
         "FROM games AS g JOIN positions AS p USING (game_uid) "
-        "WHERE g.worker = 'after' GROUP BY g.game_uid, g.plays_on"
+        "WHERE g.worker = 'after' GROUP BY g.game_uid, g.restarted"
     )
     assert len(new) >= GAMES
     begun = 0
     for row in new:
         drawn = next((i for i, each in enumerate(row.simulations) if each), len(row.actions))
-        begun += row.actions[:drawn] in restarts
+        begun += row.restarted
+        assert not row.restarted or row.actions[:drawn] in restarts
     # Games that the worker before had left unfinished began elsewhere.
     assert begun >= len(new) - 2 * run.selfplay.games_per_engine
     whole = read_window(run, database)

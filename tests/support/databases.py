@@ -26,59 +26,73 @@ Short games that began and ended at the same instant may have the same moves; th
 every ply, noise and all, they cannot have.
 """
 
-NAMES_BEFORE_1006 = (
-    "DROP VIEW rejected_games",
-    "ALTER TABLE unreadable_games RENAME TO rejected_games",
-    "ALTER TABLE refused_games RENAME TO games_conflict",
-    "ALTER INDEX refused_games_at RENAME TO games_conflict_at",
-)
-"""Statements that give tables the names that they had before revision 1006."""
+_PLAYER = "[1-9][0-9]*(/(fp32|int8|fp16))?|random|search|gnugo:([1-9]|10)"
+_PROGRAM = "(uci|gtp):[!-:<-~]([ -:<-~]{0,193}[!-:<-~])?"
 
 
-NO_STARTS_BEFORE_1007 = (
-    "ALTER TABLE games DROP COLUMN start CASCADE",
-    "ALTER TABLE matches DROP COLUMN openings CASCADE",  # and of the index
-    "CREATE UNIQUE INDEX matches_once ON matches (run, kind, player, opponent) "
-    "WHERE kind <> 'gate'",
-    "ALTER TYPE game_record DROP ATTRIBUTE start CASCADE",
-)
-"""Statements that take away what revision 1007 added."""
+def _allow_players(pattern: str) -> tuple[str, ...]:
+    return tuple(
+        f"ALTER TABLE matches DROP CONSTRAINT matches_{column}_check, "
+        f"ADD CONSTRAINT matches_{column}_check "
+        f"CHECK ({column} COLLATE \"C\" ~ '^({pattern})$')"
+        for column in ("player", "opponent")
+    )
 
-_PLAYER_BEFORE_1008 = "^([1-9][0-9]*(/(fp32|int8|fp16))?|random|search|gnugo:([1-9]|10))$"
-NO_ENGINES_BEFORE_1008 = tuple(
-    f"ALTER TABLE matches DROP CONSTRAINT matches_{column}_check, "
-    f"ADD CONSTRAINT matches_{column}_check CHECK ({column} ~ '{_PLAYER_BEFORE_1008}')"
-    for column in ("player", "opponent")
-)
-"""Statements that forbid the players that revision 1008 allows."""
-NO_EXAM_GROUPS_BEFORE_1009 = ("ALTER TABLE exams DROP COLUMN groups CASCADE",)
-"""Statements that take away what revision 1009 added, except the kinds that it allows."""
-NO_OWN_LOSSES_BEFORE_1010 = ("ALTER TABLE train_metrics DROP COLUMN own_losses CASCADE",)
-"""Statements that take away what revision 1010 added."""
-NO_GIVEN_GAMES_BEFORE_1011 = (
-    "DROP TABLE origins CASCADE",  # and the functions that read it
-    "DROP INDEX games_window",
-    "CREATE INDEX games_window ON games (run, tx) WHERE kind = 'selfplay'",
-    "ALTER TABLE games DROP CONSTRAINT games_kind_check, "
-    "ADD CONSTRAINT games_kind_check CHECK (kind IN ('selfplay', 'match'))",
-)
-"""Statements that take away what revision 1011 added."""
-NO_CLASSES_BEFORE_1012 = tuple(
-    f"ALTER TABLE matches DROP CONSTRAINT matches_{column}_check, "
-    f'ADD CONSTRAINT matches_{column}_check CHECK ({column} COLLATE "C" ~ '
-    "'^([1-9][0-9]*(/(fp32|int8|fp16))?|random|search|gnugo:([1-9]|10)|(uci|gtp):[!-:<-~]"
-    "([ -:<-~]{0,193}[!-:<-~])?)$')"
-    for column in ("player", "opponent")
-)
-"""Statements that forbid the players that revision 1012 allows."""
-NO_RESTARTS_BEFORE_1013 = ("DROP TABLE restarts CASCADE",)  # and the function that reads it
-"""Statements that take away what revision 1013 added."""
-NO_MATCH_SIMULATIONS_BEFORE_1014 = (
-    "ALTER TABLE matches DROP COLUMN rated CASCADE",  # and the index and the views with it
-    "CREATE UNIQUE INDEX matches_once ON matches "
-    "(run, kind, player, opponent, md5(coalesce(openings, ''))) WHERE kind <> 'gate'",
-)
-"""Statements that take away what revision 1014 added."""
+
+# CASCADE also drops the functions, views and indexes that use the object.
+_UNDO: dict[int, tuple[str, ...]] = {
+    1001: ("ALTER TABLE train_metrics DROP COLUMN soft_policy_loss CASCADE",),
+    1002: ("ALTER TABLE games DROP COLUMN opening_plies CASCADE",),
+    1003: tuple(
+        f"ALTER TABLE position_needs DROP COLUMN {column} CASCADE"
+        for column in ("limit_since", "limit_warning", "limit_warned_at")
+    ),
+    1004: ("DROP TABLE trainer_progress CASCADE",),
+    1005: ("DROP INDEX games_conflict_at",),
+    1006: (
+        "DROP VIEW rejected_games",
+        "ALTER TABLE unreadable_games RENAME TO rejected_games",
+        "ALTER TABLE refused_games RENAME TO games_conflict",
+        "ALTER INDEX refused_games_at RENAME TO games_conflict_at",
+    ),
+    1007: (
+        "ALTER TABLE games DROP COLUMN start CASCADE",
+        "ALTER TABLE matches DROP COLUMN openings CASCADE",
+        "CREATE UNIQUE INDEX matches_once ON matches (run, kind, player, opponent) "
+        "WHERE kind <> 'gate'",
+        "ALTER TYPE game_record DROP ATTRIBUTE start CASCADE",
+    ),
+    1008: _allow_players(_PLAYER),
+    1009: ("ALTER TABLE exams DROP COLUMN groups CASCADE",),  # the kinds of exams stay allowed
+    1010: ("ALTER TABLE train_metrics DROP COLUMN own_losses CASCADE",),
+    1011: (
+        "DROP TABLE origins CASCADE",
+        "DROP INDEX games_window",
+        "CREATE INDEX games_window ON games (run, tx) WHERE kind = 'selfplay'",
+        "ALTER TABLE games DROP CONSTRAINT games_kind_check, "
+        "ADD CONSTRAINT games_kind_check CHECK (kind IN ('selfplay', 'match'))",
+    ),
+    1012: _allow_players(f"{_PLAYER}|{_PROGRAM}"),
+    1013: ("DROP TABLE restarts CASCADE",),
+    1014: (
+        "ALTER TABLE matches DROP COLUMN rated CASCADE",
+        "CREATE UNIQUE INDEX matches_once ON matches "
+        "(run, kind, player, opponent, md5(coalesce(openings, ''))) WHERE kind <> 'gate'",
+    ),
+    1015: (
+        "ALTER TABLE games DROP COLUMN restarted CASCADE",
+        "ALTER TYPE game_record DROP ATTRIBUTE restarted CASCADE",
+    ),
+}
+
+
+def undo_migrations(revision: int) -> list[str]:
+    """Return statements that give a migrated database the tables of an earlier revision."""
+    return [
+        *(each for of in sorted(_UNDO, reverse=True) if of > revision for each in _UNDO[of]),
+        f"UPDATE alembic_version SET version_num = '{revision}'",
+        "UPDATE definitions SET digest = 'other'",
+    ]
 
 
 class DatabaseTemplate:

@@ -10,6 +10,7 @@ import shlex
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
 
@@ -19,7 +20,7 @@ import pytest
 from bench.accelerations import PARTS, VARIANTS, settings_of
 from zerofleet.cli.compare import SeveralValues
 from zerofleet.comparison import trainings
-from zerofleet.comparison.__main__ import compare
+from zerofleet.comparison.__main__ import JobFailedError, compare
 from zerofleet.comparison.compared_runs import Budget, Comparison, ComparisonRequest
 from zerofleet.comparison.comparison_folder import ComparisonFolder, ExamAnswers, FinishedTraining
 from zerofleet.comparison.comparison_page import page_of
@@ -506,6 +507,7 @@ def started(folder: Path, **more: Any) -> subprocess.Popen[str]:
     options += [f"--set-all={each}" for each in given.common]
     options += [f"--match={given.match}", f"--exams={given.exams}", f"--output={given.output}"]
     options += [f"--cpu-seconds={given.cpu_seconds}", f"--precision={given.precision}"]
+    options.append(f"--jobs={given.jobs}")
     options += ["--simulations", *map(str, given.simulations), "--seeds", *map(str, given.seeds)]
     command = [sys.executable, "-m", "zerofleet.cli", "compare", *given.runs, *options]
     return subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
@@ -565,6 +567,59 @@ def test_ctrl_c_leaves_what_is_finished(tmp_path: Path) -> None:
     assert stopped.returncode == 130
     assert "trainings are finished, in" in rest
     assert "Traceback" not in rest
+
+
+@pytest.mark.slow
+def test_seeds_learn_the_same_at_once_as_in_turns(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    changed = "search.c_puct=3"
+    given: dict[str, Any] = {"seeds": (1, 2), "match": 2}
+    at_once = compare(request(tmp_path, changed, output=str(tmp_path / "two"), jobs=2, **given))
+    printed = capsys.readouterr()
+    assert "(seeds 1 and 2), 2 seeds at once" in printed.err
+    for line in ("seed 1: tictactoe finished with", f"seed 2: {changed} plays: match 2 games"):
+        assert line in printed.err
+    in_turns = compare(request(tmp_path, changed, **given))
+    for results in (at_once, in_turns):
+        for training in results["trainings"]:
+            training["rows"] = [
+                {key: value for key, value in row.items() if "cpu" not in key}
+                for row in training["rows"]
+            ]
+            del training["cpu"]
+    for part in ("trainings", "exam", "match"):
+        assert at_once[part] == in_turns[part], part
+
+
+@pytest.mark.slow
+def test_a_seed_that_fails_at_once_with_others_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wanted = request(tmp_path, "search.c_puct=3", seeds=(1, 2), jobs=2)
+    folder = tmp_path / "out"
+    with pytest.raises(JobFailedError, match=f"^seed 1 failed, seed 2 failed: .* in {folder}"):
+        compare(replace(wanted, steps=None, games=1))
+    assert "zerofleet: tictactoe: 1 games are not enough" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_ctrl_c_stops_all_seeds(tmp_path: Path) -> None:
+    given: dict[str, Any] = {"steps": None, "cpu_seconds": 600.0, "seeds": (1, 2, 3), "jobs": 2}
+    with started(tmp_path, **given) as stopped:
+        assert stopped.stderr is not None
+        lines = ""
+        while not ("seed 1:" in lines and "seed 2:" in lines):
+            line = stopped.stderr.readline()
+            assert line, lines
+            lines += line
+        stopped.send_signal(signal.SIGTERM)
+        rest = stopped.stderr.read()  # until no process of the comparison is left
+    assert stopped.returncode == 130
+    assert "stopped: 0 of 6 trainings are finished" in rest
+    assert "Traceback" not in rest
+    with ComparisonFolder(Comparison.of(request(tmp_path, "search.c_puct=3", **given))):
+        pass  # no process holds its lock
 
 
 def test_two_processes_do_not_share_a_folder(tmp_path: Path) -> None:

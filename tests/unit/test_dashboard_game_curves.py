@@ -59,6 +59,7 @@ def walked(
         finished_at=datetime(2026, 1, 1, tzinfo=UTC),
         moves="",
         start="",
+        repeated_plies=None,
         first_player=None,
         second_player=None,
         forfeit=None,

@@ -21,7 +21,9 @@ from zerofleet.records import (
     new_game_uid,
 )
 
-FACTS = ("result", "reason", "resign_threshold", "plays_on", "next_full_search", "start")
+FACTS = (
+    "result", "reason", "resign_threshold", "plays_on", "next_full_search", "start", "restarted",
+)  # fmt: skip
 RECORDS = [
     random_record(1),
     random_record(2),
@@ -30,6 +32,7 @@ RECORDS = [
     changed(random_record(5), resign_threshold=-0.876543, plays_on=True),
     changed(random_record(6, plies=3), root_value=np.float32([-0.0, 1e-42, 1 / 3])),
     random_record(7, start="x1o/1x1/3 o"),
+    changed(random_record(8), restarted=True),
 ]
 
 
@@ -58,10 +61,9 @@ def test_json_gives_the_same_record_back(record: GameRecord) -> None:
     assert back.digest() == record.digest()
 
 
-def test_a_start_position_is_part_of_the_content() -> None:
-    record = random_record(7, start="x1o/1x1/3 o")
-    assert record.digest() != changed(record, start="").digest()
-    earlier = {name: value for name, value in RECORDS[0].to_json().items() if name != "start"}
+@pytest.mark.parametrize("fact", ["start", "restarted"])
+def test_a_record_of_an_earlier_version_lacks_a_fact(fact: str) -> None:
+    earlier = {name: value for name, value in RECORDS[0].to_json().items() if name != fact}
     assert GameRecord.from_json(earlier).digest() == RECORDS[0].digest()
 
 
@@ -70,10 +72,17 @@ def test_a_target_that_is_the_visit_counts_is_not_written_twice() -> None:
     assert random_record(3).to_json()["policy_weights"] is not None
 
 
-@pytest.mark.parametrize("name", [*DTYPES, "reason", "resign_threshold", "plays_on", "result"])
+@pytest.mark.parametrize("name", [*DTYPES, *(fact for fact in FACTS if fact != "next_full_search")])
 def test_the_digest_is_of_everything(name: str) -> None:
     record = changed(random_record(1, plies=3), resign_threshold=-0.5)
-    other: Any = {"reason": "resign", "resign_threshold": -0.25, "plays_on": True, "result": 1}
+    other: Any = {
+        "reason": "resign",
+        "resign_threshold": -0.25,
+        "plays_on": True,
+        "result": 1,
+        "start": "x1o/1x1/3 o",
+        "restarted": True,
+    }
     if name == "offsets":
         value = np.int32([0, 8, 17, 24])
     elif name in DTYPES:
@@ -94,7 +103,7 @@ def test_columns_that_do_not_fit_make_no_game(name: str) -> None:
     wanted = f"the column {name} must be a one-dimensional array of {DTYPES[name]}, not"
     wider = arrays[name].astype(np.float64 if DTYPES[name].kind == "f" else np.int64)
     for array, what in (
-        (wider, f"an array of {wider.dtype} with 1 dimensions"),
+        (wider, f"an array of {wider.dtype} with 1 dimension"),
         (arrays[name][None], f"an array of {DTYPES[name]} with 2 dimensions"),
         (arrays[name].tolist(), "<class 'list'>"),
     ):
@@ -135,7 +144,7 @@ BAD: list[Any] = [
     *(
         {key: value for key, value in WHOLE.items() if key != name}
         for name in WHOLE
-        if name != "start"
+        if name not in {"start", "restarted"}
     ),
     *(WHOLE | {name: bad} for name in DTYPES for bad in (7, {}, "{1,two}", "{{1,2},{3,4}}", "1")),
     *(WHOLE | {name: "[0:2]={1,2,3}"} for name in DTYPES),
@@ -150,6 +159,7 @@ BAD: list[Any] = [
     WHOLE | {"reason": None},
     WHOLE | {"start": None},
     WHOLE | {"plays_on": "yes"},
+    WHOLE | {"restarted": None},
 ]
 
 

@@ -72,6 +72,7 @@ struct GameColumns {
   std::string start;                      // start position; empty: the usual one
   std::optional<float> resign_threshold;  // v_resign when the game began; nullopt: none was known
   bool plays_on = false;                  // no player resigns, so that v_resign can be checked
+  bool restarted = false;                 // begins with the moves to a position of an earlier game
 
   // Whether the next ply was drawn for a full search. A game that continues elsewhere keeps the
   // draw, because interruptions hit full searches most.

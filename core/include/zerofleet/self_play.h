@@ -165,7 +165,6 @@ class SelfPlay final : public SelfPlayEngine {
     int new_simulations = 0;        // of the current ply
     int recalled = 0;               // leaves from the cache since the last request
     bool full_search = true;        // of the current ply
-    bool restarts = false;          // begins at a position of an earlier game
     bool in_play = false;
   };
 
@@ -222,7 +221,7 @@ class SelfPlay final : public SelfPlayEngine {
       slot.game.plays_on = plays_on;
     }
     draw_opening(slot);
-    if (slot.restarts) slot.game.plays_on = false;
+    if (slot.game.restarted) slot.game.plays_on = false;
     slot.search.set_root(reached_position(rules_, slot.game));
     begin_ply(slot);
     slot.full_search = std::exchange(slot.game.next_full_search, {}).value_or(slot.full_search);
@@ -240,13 +239,13 @@ class SelfPlay final : public SelfPlayEngine {
   void draw_opening(Slot& slot) const {
     slot.opening.clear();
     slot.opening_plies = 0;
-    slot.restarts = false;
     slot.policy_share = config_.opening_actions == OpeningActions::kPolicy ? 1.0 : 0.0;
     if (!slot.game.action.empty() || !slot.game.start.empty()) return;  // adopted
+    slot.game.restarted = false;
     if (!restarts_.empty() && slot.random.uniform() < restart_share_) {
       slot.opening = restarts_[slot.random.below(restarts_.size())];
       slot.opening_plies = slot.opening.size();
-      slot.restarts = true;
+      slot.game.restarted = true;
       return;
     }
     if (!recent_.empty() && slot.random.uniform() < config_.fork_share) {
@@ -292,7 +291,7 @@ class SelfPlay final : public SelfPlayEngine {
   // The first search of a restart is full, and its player does not resign there: the game measures
   // the regret of the position again.
   static bool is_at_restart(const Slot& slot) {
-    return slot.restarts && slot.game.action.size() == slot.opening_plies;
+    return slot.game.restarted && slot.game.action.size() == slot.opening_plies;
   }
 
   const RootPlan& plan_of(const Slot& slot) const {

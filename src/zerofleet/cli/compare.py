@@ -92,6 +92,12 @@ def compare(
         list[int] | None,
         typer.Option(metavar="SEED...", help="Seeds; each run is trained with each of them [1 2]."),
     ] = None,
+    jobs: Annotated[
+        int,
+        typer.Option(
+            min=1, help="Most seeds to train at once, each in a process of its own on one core."
+        ),
+    ] = 1,
     match: Annotated[
         int,
         typer.Option(
@@ -145,11 +151,11 @@ def compare(
 ) -> None:
     """Train run files from scratch for the same CPU time, and measure which one learns more.
 
-    Each run file is trained with each seed, in one process on one core, without Postgres, Redis and
-    services. All models take the same exam, if perfect play of the game is known. Each model also
-    plays a match against the model of the first run file. The table has each difference with its
-    standard error over positions and over seeds. The folder has the table and the curves as one
-    HTML page.
+    Each run file is trained with each seed, without Postgres, Redis and services. The runs of a
+    seed take turns in one process on one core; --jobs trains several seeds at once. All models
+    take the same exam, if perfect play of the game is known. Each model also plays a match against
+    the model of the first run file. The table has each difference with its standard error over
+    positions and over seeds. The folder has the table and the curves as one HTML page.
 
     The same command resumes an interrupted comparison. With more --seeds it trains the new ones.
     The command needs torch: pip install 'zerofleet[trainer]'.
@@ -169,6 +175,7 @@ def compare(
         "games": games,
         "evaluations": evaluations,
         "seeds": seeds or [1, 2],
+        "jobs": jobs,
         "match": match,
         "positions": positions,
         "simulations": list(dict.fromkeys(simulations or [1, 100])),

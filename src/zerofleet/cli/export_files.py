@@ -486,6 +486,7 @@ _NPZ_DTYPES: dict[str, tuple[str, Any]] = {
     "opening_plies": ("i2", -1),
     "resign_threshold": ("f4", np.nan),
     "plays_on": ("?", False),
+    "restarted": ("?", False),
 }
 """Dtypes of the columns of games, and what stands for a null."""
 

@@ -1,7 +1,8 @@
 """Comparisons of runs that learn from scratch, for ``zerofleet compare``.
 
-Each run file is trained with each seed in this process, for the same CPU-seconds, without Postgres,
-Redis and services. All models take the same exam, and play each other from the same openings.
+Each run file is trained with each seed, for the same CPU-seconds, without Postgres, Redis and
+services. The runs of a seed take turns in one process. All models take the same exam, and play each
+other from the same openings.
 
 - ``compared_runs``: the request, checked: run files, budget, seeds, exams.
 - ``learning_loop``: self-play and training in one process; ``resignation_rule``: v_resign in it.

@@ -7,7 +7,12 @@ from __future__ import annotations
 
 import json
 import signal
+import subprocess
 import sys
+import threading
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
 from typing import Any
 
 import structlog
@@ -32,11 +37,18 @@ def compare(request: ComparisonRequest) -> dict[str, Any]:
 
     Raises:
         ConfigError: the request or a run has a mistake.
+        JobFailedError: a process that trained some seed has failed.
     """
     comparison = Comparison.of(request)
     with ComparisonFolder(comparison) as folder:
+        trainings = Trainings(comparison, folder, sys.stderr)
         try:
-            by_seed = Trainings(comparison, folder, sys.stderr).go()
+            trainings.announce()
+            unfinished = [seed for seed, runs in trainings.missing.items() if runs]
+            if min(request.jobs, len(unfinished)) > 1:
+                train_at_once(request, unfinished, folder)
+                trainings = Trainings(comparison, folder, sys.stderr)
+            by_seed = trainings.go()
         except KeyboardInterrupt:
             pairs = [(run, seed) for run in comparison.runs for seed in request.seeds]
             finished = sum(folder.training(*pair) is not None for pair in pairs)
@@ -55,6 +67,73 @@ def compare(request: ComparisonRequest) -> dict[str, Any]:
     return results
 
 
+class JobFailedError(ZerofleetError):
+    """A process of ``train_at_once`` failed; it has written the reason to stderr."""
+
+
+def train_at_once(
+    request: ComparisonRequest, seeds: Sequence[int], folder: ComparisonFolder
+) -> None:
+    """Train seeds in processes of their own, ``request.jobs`` at a time, and play their matches.
+
+    Each process keeps its trainings in the folder. If one fails, the others continue.
+
+    Raises:
+        JobFailedError: a process has failed.
+    """
+    jobs: list[subprocess.Popen[str]] = []
+    starting = threading.Lock()
+    stopped = False
+
+    def train(seed: int) -> int:
+        job = asdict(request) | {"seeds": [seed], "is_job": True}
+        with starting:
+            if stopped:
+                return 0
+            process = subprocess.Popen(
+                [sys.executable, "-m", "zerofleet.comparison", json.dumps(job)],
+                stderr=subprocess.PIPE,
+                text=True,
+                pass_fds=folder.lock_fds,  # it stays locked while any process writes to it
+            )
+            jobs.append(process)
+        with process:
+            assert process.stderr is not None
+            for line in process.stderr:
+                _tell(line.rstrip("\n"))
+        return process.returncode
+
+    with ThreadPoolExecutor(request.jobs) as pool:
+        try:
+            codes = list(pool.map(train, seeds))
+        except KeyboardInterrupt:
+            with starting:
+                stopped = True
+                for process in jobs:
+                    process.terminate()
+            raise
+    failed = [
+        f"seed {seed} {'failed' if code > 0 else f'was killed by {signal.Signals(-code).name}'}"
+        for seed, code in zip(seeds, codes, strict=True)
+        if code
+    ]
+    if failed:
+        raise JobFailedError(
+            f"{', '.join(failed)}: the same command repeats the trainings that are not finished, "
+            f"and the others are in {folder.path}"
+        )
+
+
+def train_job(request: ComparisonRequest) -> None:
+    """Train and play the seeds of one process of ``train_at_once``.
+
+    Raises:
+        ConfigError: the request or a run has a mistake.
+    """
+    comparison = Comparison.of(request)
+    Trainings(comparison, ComparisonFolder(comparison), sys.stderr).go()
+
+
 def main() -> int:
     """Compare what the argument says; an error is one line on stderr."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -65,8 +144,12 @@ def main() -> int:
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
     )
     torch.set_num_threads(1)  # CPU-seconds of several threads would include their waits
+    request = ComparisonRequest(**json.loads(sys.argv[1]))
     try:
-        compare(ComparisonRequest(**json.loads(sys.argv[1])))
+        if request.is_job:
+            train_job(request)
+        else:
+            compare(request)
     except ZerofleetError as error:
         _tell(f"zerofleet: {error}")
         return error.exit_code if isinstance(error, ConfigError) else 1

@@ -67,6 +67,7 @@ class ComparisonRequest:
     games: int | None = None
     steps: int | None = None
     seeds: Sequence[int] = (1, 2)
+    jobs: int = 1
     precision: WantedPrecision = "run"
     positions: int = 600
     simulations: Sequence[int] = (1, 100)
@@ -78,6 +79,8 @@ class ComparisonRequest:
     anchor_games: int = 20
     output: str | None = None
     as_json: bool = False
+    is_job: bool = False
+    """Whether another process has locked the folder, and reports the results."""
 
 
 @dataclass(frozen=True, slots=True)

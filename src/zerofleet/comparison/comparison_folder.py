@@ -76,7 +76,7 @@ class FinishedTraining:
 
 
 class ComparisonFolder:
-    """The folder, for one process at a time; ``with`` locks it.
+    """The folder, for one comparison at a time; ``with`` locks it.
 
     Args:
         comparison: what is compared. A folder of another comparison is refused.
@@ -124,6 +124,11 @@ class ComparisonFolder:
     def __exit__(self, *_: object) -> None:
         if self._lock is not None:
             self._lock.close()
+
+    @property
+    def lock_fds(self) -> tuple[int, ...]:
+        """File descriptors of the lock, for processes that share the folder."""
+        return () if self._lock is None else (self._lock.fileno(),)
 
     def training(self, run: str, seed: int) -> FinishedTraining | None:
         """Return a finished training; None if it is not finished.

@@ -30,6 +30,7 @@ from zerofleet.comparison.whole_games import (
     play_perfect,
 )
 from zerofleet.config import RunConfig
+from zerofleet.cpus import usable_cpus
 from zerofleet.errors import ConfigError, ZerofleetError
 from zerofleet.exam import examine, position_kinds
 from zerofleet.learning.build import missing_targets_hint
@@ -129,13 +130,12 @@ class Trainings:
     def __init__(self, comparison: Comparison, folder: ComparisonFolder, stream: TextIO) -> None:
         self._comparison = comparison
         self._folder = folder
-        self._missing = {
+        self.missing = {
             seed: [name for name in comparison.runs if folder.training(name, seed) is None]
             for seed in comparison.request.seeds
         }
-        self.missing = sum(map(len, self._missing.values()))
-        """Number of trainings that are not finished."""
-        self._progress = ComparisonProgress(stream, self.missing)
+        """The runs without a finished training, by seed."""
+        self._progress = ComparisonProgress(stream, sum(map(len, self.missing.values())))
 
     def go(self) -> list[list[FinishedTraining]]:
         """Train and play what is missing; return the trainings of each seed, in the order of runs.
@@ -144,33 +144,39 @@ class Trainings:
             ConfigError: a run cannot be trained as it is.
             EngineError, GtpError: another program cannot play.
         """
-        self._announce()
         found: list[list[FinishedTraining]] = []
         for seed in self._comparison.request.seeds:
-            if self._missing[seed]:
-                self._learn(seed, self._missing[seed])
+            if self.missing[seed]:
+                self._learn(seed, self.missing[seed])
             trainings = [self._folder.training(name, seed) for name in self._comparison.runs]
             complete = [each for each in trainings if each is not None]
             self._play(seed, complete)
             found.append(complete)
         return found
 
-    def _announce(self) -> None:
+    def announce(self) -> None:
+        """Write what is compared, and how many trainings that takes."""
         comparison, request = self._comparison, self._comparison.request
         names = list(comparison.runs)
         trainings = len(names) * len(request.seeds)
-        kept = trainings - self.missing
+        kept = trainings - sum(map(len, self.missing.values()))
         seeds = seed_words(request.seeds)
+        at_once = min(request.jobs, sum(map(bool, self.missing.values())))
+        where = "in turns on one core" if at_once < 2 else f"{at_once} seeds at once"
         say = self._progress.say
         say(f"{comparison.game}: {' | '.join(names)}")
         say(
-            f"{trainings} trainings of {comparison.budget.words} ({seeds}), in turns on one core"
+            f"{trainings} trainings of {comparison.budget.words} ({seeds}), {where}"
             f"{f'; {kept} of them are finished' if kept else ''}"
         )
         if not position_kinds(comparison.game):
             say("no exam: perfect play of this game is not known")
         if len(names) == 1:
             say("one run only: name a second run file or give --set KEY=VALUE to compare it")
+        if at_once > (cpus := usable_cpus()):
+            say(
+                f"{at_once} seeds share {cpus} CPUs: each takes longer, and a CPU-second does less work"
+            )
         say(f"results: {self._folder.path}")
 
     def _learn(self, seed: int, names: Sequence[str]) -> None:

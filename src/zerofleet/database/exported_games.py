@@ -46,6 +46,7 @@ GAME_COLUMNS = (
     "opening_plies",
     "resign_threshold",
     "plays_on",
+    "restarted",
     "worker",
     "began_at",
     "started_at",

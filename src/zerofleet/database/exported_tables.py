@@ -144,7 +144,7 @@ def _add(buffer: ReplayBuffer, page: ExportPage, game: int, first: int) -> int:
     plies = slice(first, first + int(page.searches[game]))
     offsets = page.offsets[plies.start : plies.stop + 1]
     entries = slice(int(offsets[0]), int(offsets[-1]))
-    fields = ("result", "reason", "resign_threshold", "plays_on", "start")
+    fields = ("result", "reason", "resign_threshold", "plays_on", "restarted", "start")
     columns = GameColumns(
         offsets=(offsets - offsets[0]).astype(np.int32),
         **{name: page.columns[name][plies] for name in PLY_COLUMNS},
@@ -199,6 +199,7 @@ def arrow_table(table: Table) -> Any:  # noqa: ANN401 - pyarrow has no types
         "opening_plies": pa.int16(),
         "resign_threshold": pa.float32(),
         "plays_on": pa.bool_(),
+        "restarted": pa.bool_(),
         "began_at": times,
         "started_at": times,
         "finished_at": times,

@@ -121,7 +121,7 @@ _GAME_COLUMNS: dict[str, str | None] = {
     **dict.fromkeys(
         ("started_at", "finished_at", "moves", "content_sha256", "resign_threshold", "plays_on")
     ),
-    **dict.fromkeys(("began_at", "opening_plies", "start")),
+    **dict.fromkeys(("began_at", "opening_plies", "start", "restarted")),
 }
 _POSITION_COLUMNS: dict[str, str | None] = {
     "game_uid": "c.new_uid",

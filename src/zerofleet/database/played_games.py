@@ -22,6 +22,7 @@ from zerofleet.games.sgf import SgfGame, require_sgf, write
 _COLUMNS = """
 SELECT g.game_uid, r.game, g.kind, g.first_model, g.second_model, g.result, g.reason,
     g.finished_at, g.moves, g.start,
+    CASE WHEN g.restarted THEN g.opening_plies END AS repeated_plies,
     CASE mg.color WHEN 0 THEN m.player ELSE m.opponent END AS first_player,
     CASE mg.color WHEN 0 THEN m.opponent ELSE m.player END AS second_player, mg.remark
 FROM games AS g JOIN runs AS r ON r.name = g.run
@@ -75,6 +76,7 @@ class PlayedGame:
     finished_at: datetime
     moves: str  # in the game's notation
     start: str  # start position; empty: the usual one
+    repeated_plies: int | None  # plies up to the restart where it began; None: no restart
     first_player: str | None  # player of a match, such as "12" or "gnugo:5"; None: no match
     second_player: str | None
     forfeit: str | None  # why the player to move lost by forfeit; None: no forfeit

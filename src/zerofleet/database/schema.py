@@ -19,7 +19,7 @@ from sqlalchemy import Connection, text
 from zerofleet import __version__
 from zerofleet.errors import ConfigError
 
-REVISION = "1014"
+REVISION = "1015"
 """The newest revision of the tables."""
 _FIRST_REVISION = "1000"
 

@@ -72,10 +72,10 @@ class FenReader {
       start = end + 1;
     }
     if (fields_.size() != 6 && fields_.size() != 4) {
-      refuse(fen,
-             "it has " + std::to_string(fields_.size()) +
-                 " fields; write 6: pieces, player to move, castling rights, en passant square, "
-                 "half-move clock, move number");
+      refuse(fen, "it has " + std::to_string(fields_.size()) +
+                      (fields_.size() == 1 ? " field" : " fields") +
+                      "; write 6: pieces, player to move, castling rights, en passant square, "
+                      "half-move clock, move number");
     }
   }
 

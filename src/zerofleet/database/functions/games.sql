@@ -191,7 +191,7 @@ BEGIN
         INSERT INTO games (
             game_uid, run, kind, first_model, second_model, result, reason, length, worker,
             started_at, finished_at, moves, content_sha256, resign_threshold, plays_on, began_at,
-            opening_plies, start
+            opening_plies, start, restarted
         )
         SELECT
             d.game_uid, in_run, d.kind,
@@ -210,8 +210,8 @@ BEGIN
                 ),
                 cardinality(d.action)
             ) END,
-            -- Workers of an earlier version do not send it.
-            coalesce(d.start, '')
+            -- Workers of an earlier version do not send them.
+            coalesce(d.start, ''), coalesce(d.restarted, false)
         FROM delivered AS d JOIN accepted USING (ordinality)
         ON CONFLICT DO NOTHING
         RETURNING game_uid

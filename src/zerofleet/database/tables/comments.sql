@@ -82,6 +82,9 @@ COMMENT ON COLUMN games.opening_plies IS
     'Plies at the start that no search chose in self-play: random ones, or moves that a forked or '
     'restarted game repeats. Null: a match, a game from a file, or a game stored before this '
     'column existed.';
+COMMENT ON COLUMN games.restarted IS
+    'Whether the game began with the moves to a position of an earlier game that was judged badly: see '
+    'the table restarts. False in games stored before this column existed.';
 
 COMMENT ON TABLE match_games IS
     'Games of a match: each opening twice, with colours swapped. A ply of a player that is not a '

@@ -22,7 +22,7 @@ COMMENT ON VIEW resign_history IS
 CREATE VIEW resign_audit AS
 WITH audited AS (
     SELECT game_uid, run, result, plays_on FROM games
-    WHERE kind = 'selfplay' AND (plays_on OR resign_threshold IS NULL)
+    WHERE kind = 'selfplay' AND (plays_on OR resign_threshold IS NULL) AND NOT restarted
         AND EXISTS (
             SELECT FROM positions AS p WHERE p.game_uid = games.game_uid AND p.ply = 0
         )
@@ -70,7 +70,7 @@ FROM counted;
 COMMENT ON VIEW resign_audit IS
     'At each threshold: how many of the games played on it would have ended, and in how many of these '
     'that player did not lose. AlphaGo Zero kept the latter under 5 %. all_: includes games from before '
-    'there was a threshold. Games whose searches were deleted are left out.';
+    'there was a threshold. Restarted games, and games whose searches were deleted, are left out.';
 
 CREATE VIEW resign_check AS
 SELECT
