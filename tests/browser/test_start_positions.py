@@ -8,7 +8,7 @@ from typing import Any
 
 from playwright.sync_api import Page, expect
 
-from tests.support.random_records import random_record
+from tests.support.random_records import changed, random_record
 from zerofleet.database import Submission
 from zerofleet.games import State
 
@@ -70,3 +70,12 @@ def test_a_stored_game_begins_at_its_position(open_page: Opened, shown: Any) -> 
     expect(page).to_have_url(re.compile("/play.*start="))
     expect(pieces(page)).to_have_count(6)
     assert opened.complaints == []
+
+
+def test_a_game_says_that_it_began_at_a_mistake(open_page: Opened, shown: Any) -> None:
+    record = changed(random_record(2, "connect_four"), restarted=True)
+    assert shown.database.submit_game("shown", "w", Submission(record)) == "stored"
+    shown.query("UPDATE games SET opening_plies = 3 WHERE restarted RETURNING 1")
+    page = open_page(f"/games/{record.game_uid}").page
+    note = "Began at a mistake of an earlier game (plies repeated: 3)"
+    expect(page.get_by_text(note)).to_be_visible()
