@@ -422,13 +422,17 @@ class MatchView:
             record = f"{history.wins} / {history.draws} / {history.losses}"
             facts.append(("Won / drawn / lost", record))
         if match.rule is not None:
-            grounds = judge(match, found.pairs).grounds
+            statistics = judge(match, found.pairs).statistics
             score = (
-                "no counted game yet" if grounds.score is None else f"{100 * grounds.score:.1f}%"
+                "no counted game yet"
+                if statistics.score is None
+                else f"{100 * statistics.score:.1f}%"
             )
             counted = "no pair is complete yet"
-            if grounds.games_counted or grounds.duplicates:
-                counted = f"{grounds.games_counted} games, without {grounds.duplicates} duplicates"
+            if statistics.games_counted or statistics.duplicates:
+                counted = (
+                    f"{statistics.games_counted} games, without {statistics.duplicates} duplicates"
+                )
             facts += [
                 ("Score of counted games", score),
                 ("Counted", counted),
@@ -436,7 +440,11 @@ class MatchView:
             ]
             if match.rule.sprt_elo is not None and match.rule.sprt_error is not None:
                 low, high = match.rule.sprt_elo
-                llr = "no pair is complete yet" if grounds.llr is None else f"{grounds.llr:+.2f}"
+                llr = (
+                    "no pair is complete yet"
+                    if statistics.llr is None
+                    else f"{statistics.llr:+.2f}"
+                )
                 bound = llr_bound(match.rule.sprt_error)
                 facts += [
                     ("LLR", f"{llr}, bounds ±{bound:.2f}"),
@@ -549,7 +557,7 @@ def _doing(figures: EvaluatorFigures) -> str:
 def _outcomes(found: ShownMatch) -> Sequence[int]:
     """Return pairs by points: only the ones that count for a verdict; in other matches all."""
     if found.match.rule is not None:
-        return judge(found.match, found.pairs).grounds.pentanomial or ()
+        return judge(found.match, found.pairs).statistics.pentanomial or ()
     counts = [0] * len(OUTCOMES)
     for pair in found.pairs:
         counts[round(2 * pair.points)] += 1

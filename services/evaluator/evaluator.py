@@ -17,15 +17,17 @@ from zerofleet.service import first_of
 from zerofleet.services.evaluator.context import EvaluatorContext, Players
 from zerofleet.services.evaluator.promotion_gate import Promoter, Referee
 from zerofleet.services.evaluator.spare_games import RatingPool, SpareTime
-from zerofleet.verdict import Grounds, Standing
+from zerofleet.verdict import Judgement, MatchStatistics
 
 _log = structlog.get_logger()
 
 _POLL_SECONDS = 0.5
 _PATIENCE_SECONDS = 5.0  # with a candidate that inference cannot find, while newer ones wait
 
-_NEWER = Grounds("newer_candidate")
-_UNUSABLE = Grounds("unusable")
+_NEWER = MatchStatistics(decided_by="newer_candidate")
+_UNUSABLE = MatchStatistics(decided_by="unusable")
+_OTHER_BEST = MatchStatistics(decided_by="other_best")
+_OTHER_OPENINGS = MatchStatistics(decided_by="other_openings")
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +178,9 @@ class Evaluator:
             if match.verdict is not None:
                 continue
             if head is None or match.best != head.version:
-                await self._referee.close(match, "skipped", Grounds("other_best"))
+                await self._referee.close(
+                    match, "skipped", MatchStatistics(decided_by="other_best")
+                )
             elif await self._waits.ask_store(self._database.match_places, match.match_id):
                 begun = match.candidate
         return begun
@@ -187,20 +191,22 @@ class Evaluator:
         if not await self._admit(match):
             return
         try:
-            standing = await self._referee.play(match)
+            judgement = await self._referee.play(match)
         except IncompatibleModelError as error:
             await self._go_without(match, head, str(error))
             return
-        if standing.verdict is None:
+        if judgement.verdict is None:
             # Its openings differ from the current run file's: the next turn begins another match.
             _log.error("match_incomplete", match_id=match.match_id, games=match.games)
-            await self._referee.close(match, "skipped", Grounds("other_openings"))
+            await self._referee.close(
+                match, "skipped", MatchStatistics(decided_by="other_openings")
+            )
             return
-        self._log_verdict(match, standing)
-        if standing.verdict == "promoted":
-            await self._promoter.promote(candidate, match.match_id, head, standing.grounds)
+        self._log_verdict(match, judgement)
+        if judgement.verdict == "promoted":
+            await self._promoter.promote(candidate, match.match_id, head, judgement.statistics)
         else:
-            await self._referee.close(match, "rejected", standing.grounds)
+            await self._referee.close(match, "rejected", judgement.statistics)
         await self._pool.rate()
 
     async def _promote_untested(self, candidate: int, head: Promotion) -> None:
@@ -215,19 +221,19 @@ class Evaluator:
         else:
             await self._referee.close(match, "rejected", _UNUSABLE)
 
-    def _log_verdict(self, match: MatchRow, standing: Standing) -> None:
-        grounds = standing.grounds
+    def _log_verdict(self, match: MatchRow, judgement: Judgement) -> None:
+        statistics = judgement.statistics
         _log.info(
             "judged",
             candidate=match.candidate,
             best=match.best,
-            verdict=standing.verdict,
-            decided_by=grounds.decided_by,
-            score=grounds.score,
-            llr=grounds.llr,
-            pentanomial=grounds.pentanomial,
-            games_counted=grounds.games_counted,
-            duplicates=grounds.duplicates,
+            verdict=judgement.verdict,
+            decided_by=statistics.decided_by,
+            score=statistics.score,
+            llr=statistics.llr,
+            pentanomial=statistics.pentanomial,
+            games_counted=statistics.games_counted,
+            duplicates=statistics.duplicates,
         )
 
     async def _admit(self, match: MatchRow) -> bool:

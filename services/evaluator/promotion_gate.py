@@ -19,7 +19,7 @@ from zerofleet.errors import StaleEpochError, StoreUnavailableError
 from zerofleet.match.play_match import PairQueue, Place, play_match, random_openings
 from zerofleet.search_configs import match_search
 from zerofleet.services.evaluator.context import EvaluatorContext, Players
-from zerofleet.verdict import GateRule, Grounds, Standing, judge
+from zerofleet.verdict import GateRule, Judgement, MatchStatistics, judge
 from zerofleet.waiting import Waits, awaited
 
 _log = structlog.get_logger()
@@ -64,14 +64,14 @@ class Referee:
             ),
         )
 
-    async def play(self, match: MatchRow) -> Standing:
+    async def play(self, match: MatchRow) -> Judgement:
         """Play the missing games of a match until it is decided, and store each when it is over.
 
         A sequential test keeps ``pairs_at_once`` pairs in play and is computed whenever a game is
         stored. When it ends, the games in play are abandoned, and later pairs do not count.
 
         Returns:
-            The standing, judged from the rows; without a verdict if the game has fewer openings
+            The judgement, judged from the rows; without a verdict if the game has fewer openings
                 than the match.
 
         Raises:
@@ -84,14 +84,14 @@ class Referee:
         figures.match_games, figures.match_most_games = len(stored), match.games
         figures.match_pairs_counted = figures.match_score = figures.match_llr = None
         try:
-            standing = await self._look(match)
+            judgement = await self._judge(match)
             missing = {(i, color) for i in range(len(openings)) for color in (0, 1)} - stored
-            if standing.verdict is None and missing:
+            if judgement.verdict is None and missing:
                 await self._play(match, openings, starts, self._queue(match, missing))
-                standing = await self._look(match)
+                judgement = await self._judge(match)
         finally:
             figures.match_in_play = False
-        return standing
+        return judgement
 
     def _queue(self, match: MatchRow, missing: set[Place]) -> PairQueue:
         run = self._context.run
@@ -101,14 +101,14 @@ class Referee:
         at_once = min(run.evaluator.pairs_at_once, most)
         return PairQueue(missing, at_once, _AHEAD * at_once)
 
-    async def _look(self, match: MatchRow) -> Standing:
-        """Judge a match by its rows, and show the result in the figures."""
+    async def _judge(self, match: MatchRow) -> Judgement:
+        """Judge a match by its rows, and show its statistics in the heartbeat."""
         pairs = await self._context.ask(self._context.database.match_pairs, match.match_id)
-        standing = judge(match, pairs)
-        grounds, figures = standing.grounds, self._figures
-        figures.match_pairs_counted = (grounds.games_counted or 0) / 2
-        figures.match_score, figures.match_llr = grounds.score, grounds.llr
-        return standing
+        judgement = judge(match, pairs)
+        statistics, figures = judgement.statistics, self._figures
+        figures.match_pairs_counted = (statistics.games_counted or 0) / 2
+        figures.match_score, figures.match_llr = statistics.score, statistics.llr
+        return judgement
 
     async def _play(
         self, match: MatchRow, openings: list[list[int]], starts: list[str], queue: PairQueue
@@ -120,7 +120,7 @@ class Referee:
         async def keep(games: Sequence[MatchGame]) -> None:
             await self._context.record(match.match_id, games)
             self._figures.match_games += len(games)
-            if (await self._look(match)).verdict is not None:
+            if (await self._judge(match)).verdict is not None:
                 queue.over.set()
 
         search = match_search(self._context.run.search, match.num_simulations)
@@ -141,18 +141,18 @@ class Referee:
             )
 
     async def close(
-        self, match: MatchRow, verdict: Literal["rejected", "skipped"], grounds: Grounds
+        self, match: MatchRow, verdict: Literal["rejected", "skipped"], statistics: MatchStatistics
     ) -> None:
         """Record a verdict that promotes no model, and its figures."""
         _log.info(
-            verdict, candidate=match.candidate, best=match.best, decided_by=grounds.decided_by
+            verdict, candidate=match.candidate, best=match.best, decided_by=statistics.decided_by
         )
         await self._context.ask(
             self._context.database.decide_match,
             match.match_id,
             verdict,
             epoch=self._context.epoch,
-            grounds=grounds,
+            statistics=statistics,
         )
 
     def _openings(self, count: int, seed: int) -> tuple[list[list[int]], list[str]]:
@@ -172,14 +172,14 @@ class Promoter:
         version: int,
         match_id: int | None,
         head: Promotion | None,
-        grounds: Grounds | None = None,
+        statistics: MatchStatistics | None = None,
     ) -> Promotion | None:
         """Make a version the best, and then visible.
 
         Args:
             match_id: the match that it won; None if there was none.
             head: the newest promotion when the decision was made.
-            grounds: figures behind the match's verdict.
+            statistics: statistics of that match, for its row.
 
         Returns:
             The promotion. None if the chain has grown in the meantime, for example by a person's
@@ -188,7 +188,7 @@ class Promoter:
         Raises:
             StaleEpochError: another evaluator has taken over; this one must stop.
         """
-        promotion = await self._context.ask(self._record, version, match_id, head, grounds)
+        promotion = await self._context.ask(self._record, version, match_id, head, statistics)
         if promotion is None:
             _log.warning("chain_moved", not_promoted=version, match_id=match_id)
             return None
@@ -197,14 +197,18 @@ class Promoter:
         return promotion
 
     def _record(
-        self, version: int, match_id: int | None, head: Promotion | None, grounds: Grounds | None
+        self,
+        version: int,
+        match_id: int | None,
+        head: Promotion | None,
+        statistics: MatchStatistics | None,
     ) -> Promotion | None:
         context, database = self._context, self._context.database
         run, actor = context.run.name, context.worker
         expected = head.seq if head else 0
         try:
             return database.promote(
-                run, version, match_id, actor, expected, epoch=context.epoch, grounds=grounds
+                run, version, match_id, actor, expected, epoch=context.epoch, statistics=statistics
             )
         except StaleEpochError:
             mine = (expected + 1, version, match_id, actor)

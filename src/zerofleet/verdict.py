@@ -75,8 +75,8 @@ class Pair:
 
 
 @dataclass(frozen=True, slots=True)
-class Grounds:
-    """The figures behind a verdict; None where no games were counted."""
+class MatchStatistics:
+    """Statistics of a match, and what decided it; None where no games were counted."""
 
     decided_by: str | None = None
     score: float | None = None  # points per game of the candidate over the counted games
@@ -87,14 +87,14 @@ class Grounds:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """A match so far; ``verdict`` is None while it goes on."""
+class Judgement:
+    """The answer of ``judge``; ``verdict`` is None while the match goes on."""
 
     verdict: Literal["promoted", "rejected"] | None
-    grounds: Grounds
+    statistics: MatchStatistics
 
 
-def judge(match: GateMatch, pairs: Sequence[Pair]) -> Standing:
+def judge(match: GateMatch, pairs: Sequence[Pair]) -> Judgement:
     """Judge a match by its rule.
 
     A sequential test is evaluated after each pair, so that its verdict depends neither on how many
@@ -123,7 +123,7 @@ def judge(match: GateMatch, pairs: Sequence[Pair]) -> Standing:
         if rule.draws_only is not None and all(pair.scores == (0.5, 0.5) for pair in counted):
             decided_by, wins = "draws_only", rule.draws_only == "promote"
         verdict = "promoted" if wins else "rejected"
-    grounds = Grounds(
+    statistics = MatchStatistics(
         decided_by=decided_by if verdict else None,
         score=score,
         llr=float(ratios[end - 1]) if len(ratios) else None,
@@ -131,7 +131,7 @@ def judge(match: GateMatch, pairs: Sequence[Pair]) -> Standing:
         duplicates=2 * (end - len(counted)),
         pentanomial=tuple(counts[end - 1].tolist()) if end else (0,) * 5,
     )
-    return Standing(verdict, grounds)
+    return Judgement(verdict, statistics)
 
 
 def llr_walk(match: GateMatch, pairs: Sequence[Pair]) -> NDArray[np.float64]:

@@ -108,8 +108,8 @@ async def test_models_with_their_gate_rating_and_precisions(
 ) -> None:
     gate = begin(database, epoch, "gate", "3", "1")
     score(database, gate, [(1, 1), (1, 0.5), (0, 0)])
-    standing = judge(database.match(gate), database.match_pairs(gate))
-    database.promote("test", 3, gate, "judge", 1, epoch=epoch, grounds=standing.grounds)
+    judgement = judge(database.match(gate), database.match_pairs(gate))
+    database.promote("test", 3, gate, "judge", 1, epoch=epoch, statistics=judgement.statistics)
     begin(database, epoch, "gate", "4", "3")
     database.upsert_ratings("test", [("3", 120.0, 10.0), ("random", -300.0, 20.0)])
     rows = await sources.rows(MODELS, run="test", before=HIGHEST, every=1)
@@ -119,7 +119,7 @@ async def test_models_with_their_gate_rating_and_precisions(
     assert (best.wins, best.draws, best.losses, best.verdict) == (3, 1, 2, "promoted")
     assert (best.pentanomial, best.is_best, best.actor) == ([1, 0, 0, 1, 1], True, "judge")
     assert (float(best.elo), float(best.high - best.low)) == (120.0, pytest.approx(39.2))
-    assert float(best.llr) == pytest.approx(standing.grounds.llr, abs=1e-3)
+    assert float(best.llr) == pytest.approx(judgement.statistics.llr, abs=1e-3)
     assert (skipped.match_id, skipped.promoted_at, skipped.is_best) == (None, None, False)
     assert (first.match_id, first.is_best) == (None, False)
     assert first.promoted_at is not None
@@ -179,8 +179,8 @@ async def test_matches_of_all_kinds_and_the_present_one(
     assert shown is not None
     assert shown.match == database.match(gate)
     score(database, gate, [(1, 0), (0.5, 0.5)])
-    standing = judge(database.match(gate), database.match_pairs(gate))
-    database.decide_match(gate, "rejected", epoch=epoch, grounds=standing.grounds)
+    judgement = judge(database.match(gate), database.match_pairs(gate))
+    database.decide_match(gate, "rejected", epoch=epoch, statistics=judgement.statistics)
     trial = begin(database, epoch, "trial", "2", "3")
     shown = await read_match(sources, "test", None)
     assert shown is not None

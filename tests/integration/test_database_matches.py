@@ -17,7 +17,7 @@ from zerofleet.errors import (
     StaleEpochError,
 )
 from zerofleet.records import GameRecord
-from zerofleet.verdict import GateRule, Grounds, Pair
+from zerofleet.verdict import GateRule, MatchStatistics, Pair
 
 FIRST_WINS = next(r for s in range(99) if (r := random_record(s)).result == 1)
 SECOND_WINS = next(r for s in range(99) if (r := random_record(s)).result == -1)
@@ -121,8 +121,8 @@ def test_a_match_keeps_its_rule_and_its_verdict_its_grounds(database: Database, 
     again = database.open_match("test", "gate", "2", "1", **arguments, rule=GateRule(0.9))
     assert again == match
     play(database, match, (0, 0, FIRST_WINS), (0, 1, DRAWN))
-    grounds = Grounds("sprt", 0.25, -3.0, 2, 2, (0, 1, 0, 0, 0))
-    database.decide_match(match.match_id, "rejected", epoch=epoch, grounds=grounds)
+    statistics = MatchStatistics("sprt", 0.25, -3.0, 2, 2, (0, 1, 0, 0, 0))
+    database.decide_match(match.match_id, "rejected", epoch=epoch, statistics=statistics)
     [decided] = database.matches("test")
     assert (decided.decided_by, decided.llr, decided.score) == ("sprt", -3.0, 0.25)
     assert (decided.games_counted, decided.duplicates) == (2, 2)

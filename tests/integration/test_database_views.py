@@ -16,7 +16,7 @@ from zerofleet.database import Database, MatchGame, Submission
 from zerofleet.games.notation import player_names
 from zerofleet.games.python_game import UNNAMED_PLAYERS
 from zerofleet.records import GameRecord
-from zerofleet.verdict import GateRule, Grounds
+from zerofleet.verdict import GateRule, MatchStatistics
 
 # Tic-tac-toe squares: 0 1 2 on the first row, 3 4 5, 6 7 8.
 FIRST_WINS = [0, 3, 1, 4, 2]  # a1 a2 b1 b2 c1
@@ -305,8 +305,8 @@ def test_promotion_history(database: Database) -> None:
     database.record_match_games("test", "e", match.match_id, games, epoch=epoch)
     database.upsert_ratings("test", [("1", 0.0, 0.0), ("2", 12.3, 40.0)])
     # The verdict counts each game once, so its score differs from the mean over all games.
-    grounds = Grounds("games", 0.5, None, 2, 2, (0, 0, 1, 0, 0))
-    database.decide_match(match.match_id, "promoted", epoch=epoch, grounds=grounds)
+    statistics = MatchStatistics("games", 0.5, None, 2, 2, (0, 0, 1, 0, 0))
+    database.decide_match(match.match_id, "promoted", epoch=epoch, statistics=statistics)
     database.promote("test", 2, match.match_id, "e", 1, epoch=epoch)
 
     rows = ask(

@@ -58,74 +58,74 @@ def played(scores: Sequence[tuple[float, float]], repeated: Sequence[int] = ()) 
 def test_a_fixed_match_asks_for_more_than_the_threshold(
     scores: list[tuple[float, float]], threshold: float, verdict: str
 ) -> None:
-    standing = judge(match(10, threshold), played(scores))
-    assert (standing.verdict, standing.grounds.decided_by) == (verdict, "threshold")
-    assert (standing.grounds.games_counted, standing.grounds.duplicates) == (20, 0)
-    assert standing.grounds.llr is None
+    judgement = judge(match(10, threshold), played(scores))
+    assert (judgement.verdict, judgement.statistics.decided_by) == (verdict, "threshold")
+    assert (judgement.statistics.games_counted, judgement.statistics.duplicates) == (20, 0)
+    assert judgement.statistics.llr is None
     assert judge(match(11, threshold), played(scores)).verdict is None
 
 
 @pytest.mark.parametrize(("rule", "verdict"), [("promote", "promoted"), ("reject", "rejected")])
 @pytest.mark.parametrize("begin", [match, sprt])
 def test_draws_alone_have_a_rule_of_their_own(begin: Any, rule: str, verdict: str) -> None:
-    standing = judge(begin(40, 0.5, draws_only=rule), played([DRAWN] * 40))
-    assert (standing.verdict, standing.grounds.decided_by) == (verdict, "draws_only")
+    judgement = judge(begin(40, 0.5, draws_only=rule), played([DRAWN] * 40))
+    assert (judgement.verdict, judgement.statistics.decided_by) == (verdict, "draws_only")
     mixed = judge(begin(2, 0.5, draws_only=rule), played([DRAWN, EVEN]))
-    assert (mixed.verdict, mixed.grounds.decided_by) == ("rejected", "threshold")
+    assert (mixed.verdict, mixed.statistics.decided_by) == ("rejected", "threshold")
 
 
 def test_a_repeated_pair_counts_once() -> None:
-    standing = judge(match(4, 0.6), played([LOST, WON, WON, WON], repeated=[2, 3]))
-    assert standing.verdict == "rejected"
-    grounds = standing.grounds
-    assert (grounds.score, grounds.games_counted, grounds.duplicates) == (0.5, 4, 4)
-    assert grounds.pentanomial == (1, 0, 0, 0, 1)
+    judgement = judge(match(4, 0.6), played([LOST, WON, WON, WON], repeated=[2, 3]))
+    assert judgement.verdict == "rejected"
+    statistics = judgement.statistics
+    assert (statistics.score, statistics.games_counted, statistics.duplicates) == (0.5, 4, 4)
+    assert statistics.pentanomial == (1, 0, 0, 0, 1)
 
 
 def test_a_sequential_test_ends_at_its_bound() -> None:
     better = judge(sprt(200), played([WON, EVEN, WON] * 40))
-    assert (better.verdict, better.grounds.decided_by) == ("promoted", "sprt")
-    assert better.grounds.llr is not None
-    assert better.grounds.games_counted is not None
-    assert better.grounds.llr >= llr_bound(0.05)
-    assert better.grounds.games_counted < 120
+    assert (better.verdict, better.statistics.decided_by) == ("promoted", "sprt")
+    assert better.statistics.llr is not None
+    assert better.statistics.games_counted is not None
+    assert better.statistics.llr >= llr_bound(0.05)
+    assert better.statistics.games_counted < 120
     walk = llr_walk(sprt(200), played([WON, EVEN, WON] * 40))
-    assert walk[-1] == better.grounds.llr
+    assert walk[-1] == better.statistics.llr
     assert (walk[:-1] < llr_bound(0.05)).all()
-    assert len(walk) == better.grounds.games_counted / 2
+    assert len(walk) == better.statistics.games_counted / 2
     assert len(llr_walk(match(200), played([WON] * 9))) == 0
     worse = judge(sprt(200), played([LOST, EVEN, LOST] * 40))
-    assert (worse.verdict, worse.grounds.decided_by) == ("rejected", "sprt")
+    assert (worse.verdict, worse.statistics.decided_by) == ("rejected", "sprt")
 
 
 def test_a_sequential_test_that_never_ends_is_decided_by_the_threshold() -> None:
     scores = [WON, EVEN, EVEN, EVEN, EVEN, EVEN, LOST, EVEN, (1.0, 0.5), EVEN]
-    standing = judge(sprt(10), played(scores))
-    assert (standing.verdict, standing.grounds.decided_by) == ("promoted", "threshold")
-    assert standing.grounds.score == pytest.approx(0.525)
+    judgement = judge(sprt(10), played(scores))
+    assert (judgement.verdict, judgement.statistics.decided_by) == ("promoted", "threshold")
+    assert judgement.statistics.score == pytest.approx(0.525)
     assert judge(sprt(10), played(scores[:9])).verdict is None
     assert judge(sprt(10), []).verdict is None
 
 
 def test_what_comes_later_changes_no_verdict() -> None:
-    """Whoever judges, with however many pairs at hand, comes to the same verdict and grounds."""
+    """Whoever judges, with however many pairs at hand, comes to the same verdict and statistics."""
     generator = random.Random(1)
     scores = [generator.choice([WON, EVEN, LOST, DRAWN, WON]) for _ in range(300)]
     final = judge(sprt(300), played(scores))
     assert final.verdict is not None
     for pairs in range(300):
-        standing = judge(sprt(300), played(scores[:pairs]))
-        if standing.verdict is not None:
-            assert standing == final
+        judgement = judge(sprt(300), played(scores[:pairs]))
+        if judgement.verdict is not None:
+            assert judgement == final
         else:
-            assert pairs < final.grounds.games_counted / 2  # pyright: ignore[reportOptionalOperand]
+            assert pairs < final.statistics.games_counted / 2  # pyright: ignore[reportOptionalOperand]
 
 
 def test_only_complete_prefixes_count() -> None:
     """Short games are over first: what comes after a gap waits for the gap to close."""
     pairs = played([LOST] * 3 + [WON] * 60)
-    standing = judge(sprt(300), [pair for pair in pairs if pair.opening != 1])
-    assert (standing.verdict, standing.grounds.games_counted) == (None, 2)
+    judgement = judge(sprt(300), [pair for pair in pairs if pair.opening != 1])
+    assert (judgement.verdict, judgement.statistics.games_counted) == (None, 2)
 
 
 ELO_PER_SIGMA = 800.0 / math.log(10.0)  # normalized Elo of one standard deviation per game

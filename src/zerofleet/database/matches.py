@@ -19,7 +19,7 @@ from zerofleet.database.connection import ConnectionPool
 from zerofleet.database.finished_games import Submission, encode_submissions
 from zerofleet.errors import RecordRejectedError, StaleEpochError
 from zerofleet.records import GameRecord
-from zerofleet.verdict import GateRule, Grounds, Pair
+from zerofleet.verdict import GateRule, MatchStatistics, Pair
 
 Verdict = Literal["promoted", "rejected", "skipped"]
 
@@ -122,19 +122,19 @@ def pair_of(row: Row[Any]) -> Pair:
 
 
 def write_verdict(
-    connection: Connection, match_id: int, verdict: Verdict, grounds: Grounds, epoch: int
+    connection: Connection, match_id: int, verdict: Verdict, statistics: MatchStatistics, epoch: int
 ) -> None:
     """Decide a match in the caller's transaction; a decided one stays as it is."""
     parameters: dict[str, Any] = {
         "match_id": match_id,
         "verdict": verdict,
         "epoch": epoch,
-        "decided_by": grounds.decided_by,
-        "llr": grounds.llr,
-        "games_counted": grounds.games_counted,
-        "duplicates": grounds.duplicates,
-        "pentanomial": None if grounds.pentanomial is None else list(grounds.pentanomial),
-        "score": grounds.score,
+        "decided_by": statistics.decided_by,
+        "llr": statistics.llr,
+        "games_counted": statistics.games_counted,
+        "duplicates": statistics.duplicates,
+        "pentanomial": None if statistics.pentanomial is None else list(statistics.pentanomial),
+        "score": statistics.score,
     }
     connection.execute(text(_DECIDE), parameters)
 
@@ -416,7 +416,12 @@ class Matches(ConnectionPool):
         return [pair_of(row) for row in self._rows(PAIRS, match_id=match_id)]
 
     def decide_match(
-        self, match_id: int, verdict: Verdict, *, epoch: int, grounds: Grounds | None = None
+        self,
+        match_id: int,
+        verdict: Verdict,
+        *,
+        epoch: int,
+        statistics: MatchStatistics | None = None,
     ) -> None:
         """Record a verdict; ``promote`` does it for the winner's match. Repeatable.
 
@@ -424,7 +429,7 @@ class Matches(ConnectionPool):
             StaleEpochError: another evaluator has taken over, or decided otherwise.
         """
         with self._transaction() as connection:
-            write_verdict(connection, match_id, verdict, grounds or Grounds(), epoch)
+            write_verdict(connection, match_id, verdict, statistics or MatchStatistics(), epoch)
             decided = connection.scalar(
                 text("SELECT verdict FROM matches WHERE match_id = :match_id"),
                 {"match_id": match_id},

@@ -11,7 +11,7 @@ from sqlalchemy import exc, text
 from zerofleet.database.connection import ConnectionPool, explain
 from zerofleet.database.matches import write_verdict
 from zerofleet.errors import ModelNotFoundError, StaleEpochError
-from zerofleet.verdict import Grounds
+from zerofleet.verdict import MatchStatistics
 
 _FROM = "FROM promotions JOIN models USING (run, version) WHERE run = :run ORDER BY seq DESC"
 _SELECT = f"SELECT seq, version, sha256 {_FROM}"
@@ -75,7 +75,7 @@ class Promotions(PromotionChain):
         expected_seq: int,
         *,
         epoch: int,
-        grounds: Grounds | None = None,
+        statistics: MatchStatistics | None = None,
     ) -> Promotion:
         """Make a model the best, and in the same transaction decide its match as ``promoted``.
 
@@ -85,7 +85,7 @@ class Promotions(PromotionChain):
             expected_seq: ``seq`` of the newest promotion on which the decision is based; 0 without
                 any.
             epoch: the evaluator's fence epoch.
-            grounds: figures behind the verdict of the match.
+            statistics: statistics of that match, for its row.
 
         Raises:
             StaleEpochError: the chain has grown in the meantime, or another evaluator has taken
@@ -112,7 +112,9 @@ class Promotions(PromotionChain):
                     },
                 )
                 if match_id is not None:
-                    write_verdict(connection, match_id, "promoted", grounds or Grounds(), epoch)
+                    write_verdict(
+                        connection, match_id, "promoted", statistics or MatchStatistics(), epoch
+                    )
                 row = connection.execute(text(f"{_SELECT} LIMIT 1"), {"run": run}).one()
                 return Promotion(*row)
         except exc.IntegrityError as error:

@@ -55,7 +55,7 @@ def test_a_sequential_match_ends_early_and_whoever_judges_it_agrees(make_fleet: 
     played = fleet.database.match_score(judged.match_id).games
     assert judged.games_counted <= played < 100
     pairs = fleet.database.match_pairs(judged.match_id)
-    standing = judge(judged, pairs)
-    assert standing.verdict == "rejected"
-    assert standing.grounds.llr == pytest.approx(judged.llr)
-    assert standing.grounds.games_counted == judged.games_counted
+    judgement = judge(judged, pairs)
+    assert judgement.verdict == "rejected"
+    assert judgement.statistics.llr == pytest.approx(judged.llr)
+    assert judgement.statistics.games_counted == judged.games_counted
