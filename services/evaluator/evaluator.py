@@ -1,20 +1,19 @@
-"""The evaluator's loop: the newest candidate, its match, the verdict, ratings, the exam."""
+"""The evaluator's loop: exam of the best model, next candidate, match, verdict, promotion."""
 
 from __future__ import annotations
 
 import asyncio
 import time
 from collections.abc import Iterable, Sequence
-from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
 import structlog
 
-from zerofleet.database import ExamFigures, MatchRow, ModelName, Promotion
+from zerofleet.database import MatchRow, Promotion
 from zerofleet.errors import IncompatibleModelError
-from zerofleet.exam import ExamResult, PositionKind, examine, position_kinds
 from zerofleet.service import first_of
 from zerofleet.services.evaluator.context import EvaluatorContext, Players
+from zerofleet.services.evaluator.examiner import Examiner
 from zerofleet.services.evaluator.promotion_gate import Promoter, Referee
 from zerofleet.services.evaluator.spare_games import RatingPool, SpareTime
 from zerofleet.verdict import Judgement, MatchStatistics
@@ -22,7 +21,8 @@ from zerofleet.verdict import Judgement, MatchStatistics
 _log = structlog.get_logger()
 
 _POLL_SECONDS = 0.5
-_PATIENCE_SECONDS = 5.0  # with a candidate that inference cannot find, while newer ones wait
+# A candidate that does not answer is given up after this time if there is a newer one.
+_PATIENCE_SECONDS = 5.0
 
 _NEWER = MatchStatistics(decided_by="newer_candidate")
 _UNUSABLE = MatchStatistics(decided_by="unusable")
@@ -32,7 +32,7 @@ _OTHER_OPENINGS = MatchStatistics(decided_by="other_openings")
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """A model to judge, and older ones that it makes superfluous."""
+    """The next model to judge, and older candidates to skip because of it."""
 
     candidate: int
     skipped: tuple[int, ...] = ()
@@ -42,7 +42,7 @@ def choose(
     versions: Iterable[int],
     judged: Iterable[int],
     *,
-    genesis: bool,
+    is_first: bool,
     gate: bool,
     begun: int | None = None,
 ) -> Work | None:
@@ -57,7 +57,7 @@ def choose(
         versions: every model of the run.
         judged: models with a verdict or a promotion; without a gate also models that did not
             answer before a newer one came.
-        genesis: whether there is no best model yet.
+        is_first: whether the run has no best model yet.
         gate: whether a match decides.
         begun: candidate of an unfinished match against the current best.
     """
@@ -65,7 +65,7 @@ def choose(
     waiting = sorted(version for version in versions if version > newest_judged)
     if not waiting:
         return None
-    if genesis or not gate:
+    if is_first or not gate:
         return Work(waiting[0])
     candidate = begun if begun in waiting else waiting[-1]
     return Work(candidate, tuple(version for version in waiting if version < candidate))
@@ -96,6 +96,8 @@ class Evaluator:
         self._promoter = promoter
         self._pool = pool
         self._spare = spare
+        self._examiner = Examiner(context, players)
+        self._ask = context.ask
         self._waits = context.waits
         self._judged = 0
 
@@ -115,13 +117,13 @@ class Evaluator:
 
     async def _judge_all(self) -> None:
         while True:
-            head = await self._waits.ask_store(self._database.promotion_head, self._name)
+            head = await self._ask(self._database.promotion_head, self._name)
             if head is not None:
                 self._context.figures.best_version = head.version
-                await self._examine(head)
+                await self._examiner.examine(head.version)
             work = await self._next(head)
             if work is None:
-                self._wait(head)
+                self._report_idle(head)
                 await asyncio.sleep(_POLL_SECONDS)
                 continue
             self._waits.end("evaluator")
@@ -138,7 +140,7 @@ class Evaluator:
             share = self._run.rating.share
             await self._spare.play_on((time.monotonic() - began) * share / (1 - share))
 
-    def _wait(self, head: Promotion | None) -> None:
+    def _report_idle(self, head: Promotion | None) -> None:
         """Note that there is no model to evaluate, unless other games are played meanwhile."""
         if self._spare.in_play:
             self._waits.end("evaluator")
@@ -147,9 +149,9 @@ class Evaluator:
 
     async def _next(self, head: Promotion | None) -> Work | None:
         """Return the next model to judge; record the models that it skips."""
-        models = await self._waits.ask_store(self._database.models, self._name)
-        promotions = await self._waits.ask_store(self._database.promotions, self._name)
-        matches = await self._waits.ask_store(self._database.matches, self._name)
+        models = await self._ask(self._database.models, self._name)
+        promotions = await self._ask(self._database.promotions, self._name)
+        matches = await self._ask(self._database.matches, self._name)
         gate = self._run.evaluator.gate
         judged = {
             match.candidate
@@ -160,9 +162,9 @@ class Evaluator:
         work = choose(
             [model.version for model in models],
             judged | {promotion.version for promotion in promotions},
-            genesis=head is None,
+            is_first=head is None,
             gate=gate,
-            begun=await self._begun(matches, head),
+            begun=await self._begun_candidate(matches, head),
         )
         if work is not None and head is not None:
             noted = {match.candidate for match in matches if match.verdict is not None}
@@ -171,7 +173,9 @@ class Evaluator:
                 await self._referee.close(match, "skipped", _NEWER)
         return work
 
-    async def _begun(self, matches: Sequence[MatchRow], head: Promotion | None) -> int | None:
+    async def _begun_candidate(
+        self, matches: Sequence[MatchRow], head: Promotion | None
+    ) -> int | None:
         """Return the candidate of a match that has games; close matches against a former best."""
         begun: int | None = None
         for match in matches:
@@ -181,7 +185,7 @@ class Evaluator:
                 await self._referee.close(
                     match, "skipped", MatchStatistics(decided_by="other_best")
                 )
-            elif await self._waits.ask_store(self._database.match_places, match.match_id):
+            elif await self._ask(self._database.match_places, match.match_id):
                 begun = match.candidate
         return begun
 
@@ -193,7 +197,7 @@ class Evaluator:
         try:
             judgement = await self._referee.play(match)
         except IncompatibleModelError as error:
-            await self._go_without(match, head, str(error))
+            await self._decide_without_match(match, head, str(error))
             return
         if judgement.verdict is None:
             # Its openings differ from the current run file's: the next turn begins another match.
@@ -243,7 +247,7 @@ class Evaluator:
             await self._referee.close(match, "rejected", _UNUSABLE)
         return can_play is True  # None: the next turn records it as skipped
 
-    async def _go_without(self, match: MatchRow, head: Promotion, reason: str) -> None:
+    async def _decide_without_match(self, match: MatchRow, head: Promotion, reason: str) -> None:
         """Decide without a match, because a model failed in play.
 
         A candidate that fails is rejected. A best model that fails is replaced without a win: no
@@ -265,80 +269,10 @@ class Evaluator:
         try:
             while not asking.done():
                 await asyncio.wait({asking}, timeout=_PATIENCE_SECONDS)
-                models = await self._waits.ask_store(self._database.models, self._name)
+                models = await self._ask(self._database.models, self._name)
                 if not asking.done() and models[-1].version > candidate:
                     return None
             return asking.result()
         finally:
             asking.cancel()
             await asyncio.gather(asking, return_exceptions=True)
-
-    async def _examine(self, head: Promotion) -> None:
-        """Examine the best model in the kinds of positions that are not done yet.
-
-        It answers in the precision in which inference serves it, as in self-play.
-        """
-        run = self._run
-        kinds = await asyncio.to_thread(position_kinds, run.game.name)
-        if not kinds:
-            return
-        exams = await self._waits.ask_store(self._database.exams, self._name)
-        done = {exam.kind for exam in exams if exam.version == head.version}
-        if done.issuperset(kinds) or not await self._players.can_play(head.version):
-            return
-        for kind in kinds:
-            if kind not in done:
-                await self._examine_in(head, kind)
-
-    async def _examine_in(self, head: Promotion, kind: PositionKind) -> None:
-        """Examine the best model in one kind of positions, and record the result."""
-        run = self._run
-        try:
-            async with AsyncExitStack() as streams:
-                result = await examine(
-                    run.game.name,
-                    await self._players.predictor(streams, ModelName(head.version)),
-                    num_simulations=run.exam.num_simulations,
-                    positions=run.exam.positions,
-                    kind=kind,
-                    search=run.search,
-                    most_rows=run.inference.max_batch_rows,
-                )
-        except IncompatibleModelError as error:
-            _log.error("exam_broken_off", version=head.version, reason=str(error))
-            return
-        _log.info(
-            "examined",
-            version=head.version,
-            kind=kind,
-            errors=result.errors,
-            prior_errors=result.prior_errors,
-            positions=result.positions,
-            value_error=result.value_error,
-        )
-        self._show(result)
-        await self._waits.ask_store(
-            self._database.insert_exam,
-            self._name,
-            head.version,
-            run.exam.num_simulations,
-            result.positions,
-            result.errors,
-            kind=kind,
-            figures=ExamFigures(result.prior_errors, result.value_error),
-            wrong_answers=result.wrong_answers,
-            groups=result.groups,
-        )
-
-    def _show(self, result: ExamResult) -> None:
-        """Show an exam in the figures of the heartbeat."""
-        figures, prior = self._context.figures, result.prior_errors
-        prior_error_rate = None if prior is None else prior / result.positions
-        if result.kind == "good":
-            figures.good_exam_error_rate = result.error_rate
-            figures.good_exam_prior_error_rate = prior_error_rate
-            figures.good_exam_value_error = result.value_error
-        elif result.kind == position_kinds(result.game)[0]:
-            figures.exam_error_rate = result.error_rate
-            figures.exam_prior_error_rate = prior_error_rate
-            figures.exam_value_error = result.value_error

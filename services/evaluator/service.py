@@ -108,17 +108,17 @@ class FencedEvaluator:
         await waits.ask_store(database.register_run, run)
         epoch = await waits.ask_store(database.acquire_fence, run.name, "evaluator")
         _log.info("judging", run=run.name, worker=self._worker, epoch=epoch)
-        ahead = await waits.ask_store(database.clock_ahead)
+        clock_ahead = await waits.ask_store(database.clock_ahead)
         context = EvaluatorContext(
             run,
             database,
             waits,
             self._worker,
             epoch,
-            ahead,
-            self._figures,
-            self._in_play,
-            self._engines,
+            clock_ahead=clock_ahead,
+            figures=self._figures,
+            in_play=self._in_play,
+            engines=self._engines,
         )
         players = Players(context, self._model)
         referee, promoter = Referee(context, players), Promoter(context, self._pointer)
@@ -133,16 +133,12 @@ class FencedEvaluator:
         await self._evaluator.run()
 
     def pulse(self) -> Pulse[EvaluatorFigures]:
-        """Return the progress and the waits."""
-        evaluator = self._evaluator
-        if evaluator is None:
-            return Pulse(0, str(self._waits), replace(self._figures), self._waits.status)
-        return Pulse(
-            evaluator.progress, str(self._waits), replace(self._figures), self._waits.status
-        )
+        """Return the progress, the waits and the figures."""
+        progress = 0 if self._evaluator is None else self._evaluator.progress
+        return Pulse(progress, str(self._waits), replace(self._figures), self._waits.status)
 
     def heartbeat(self) -> Pulse[EvaluatorFigures]:
-        """Return the pulse with some games in play."""
+        """Return the pulse, with the moves of some games in play."""
         pulse, game = self.pulse(), self._run.game.name
         lines = self._in_play.lines(_SHOWN_GAMES)
         pulse.figures.games_in_play = tuple(
