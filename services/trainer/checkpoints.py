@@ -106,23 +106,23 @@ class CheckpointFolder:
         self.folder.mkdir(parents=True, exist_ok=True)
         manifest_path = self.folder / f"checkpoint-{epoch:06d}-{state.step:010d}.json"
         content = save_tensors(dict(tensors))
-        _write_whole(manifest_path.with_suffix(".safetensors"), content)
+        _write_durably(manifest_path.with_suffix(".safetensors"), content)
         values = asdict(state)
         manifest = {
             "state": values,
             "state_sha256": _digest(values),
             "tensors_sha256": hashlib.sha256(content).hexdigest(),
         }
-        _write_whole(manifest_path, json.dumps(manifest, indent=1).encode())
+        _write_durably(manifest_path, json.dumps(manifest, indent=1).encode())
         fsync_folder(self.folder)
         self._prune(epoch)
         return manifest_path
 
     def newest(self) -> Checkpoint | None:
         """Return the newest complete checkpoint; damaged ones are skipped."""
-        return next(self.whole(), None)
+        return next(self.complete(), None)
 
-    def whole(self) -> Iterator[Checkpoint]:
+    def complete(self) -> Iterator[Checkpoint]:
         """Read the complete checkpoints, newest first."""
         for manifest_path in reversed(self._manifests()):
             checkpoint = _read(manifest_path)
@@ -176,7 +176,7 @@ def _digest(values: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
 
-def _write_whole(path: Path, content: bytes) -> None:
+def _write_durably(path: Path, content: bytes) -> None:
     temporary = path.with_name(f"{path.name}.tmp")
     with temporary.open("wb") as file:
         file.write(content)
@@ -194,7 +194,7 @@ class TrainerStores:
     checkpoints: CheckpointFolder
     waits: Waits  # where waits are reported
     stop: Event  # set when the process must stop
-    turned: Callable[[], None]  # called at each round of the loop, to show that it is not stuck
+    tick: Callable[[], None]  # called at each round of the loop, to show that it is not stuck
     data_folder: Path | None = None  # the data folder of `zerofleet up`; counts to the disk limit
     heartbeats: Heartbeats | None = None  # to read what inference runs on; None: unknown
 
@@ -207,7 +207,7 @@ class TrainerStores:
         Raises:
             StoppedError: the process was told to stop before the store answered.
         """
-        return self.waits.insist(self.stop, call, store)
+        return self.waits.retry(self.stop, call, store)
 
     def on_disk(self, place: str, folder: Path, write: Callable[[], None]) -> None:
         """Repeat a write until the disk accepts it; training waits, self-play does not.
@@ -230,7 +230,7 @@ class TrainerStores:
                 raise
 
         # A person has to free disk space: frequent attempts would only fill the log.
-        self.waits.insist(self.stop, tried, f"the {place} {folder}", OSError, Backoff(5.0, 60.0))
+        self.waits.retry(self.stop, tried, f"the {place} {folder}", OSError, Backoff(5.0, 60.0))
 
 
 def _free_bytes(folder: Path) -> int | None:
@@ -383,7 +383,7 @@ class Checkpoints:
             ConfigError: training had diverged in every checkpoint.
         """
         lost: Checkpoint | None = None
-        for checkpoint in self._folder.whole():
+        for checkpoint in self._folder.complete():
             if lost is not None:
                 state = checkpoint.state
                 learner, bucket = self._training.learner, self._training.bucket
@@ -391,7 +391,7 @@ class Checkpoints:
                 bucket.drawn, self._saved_step = state.drawn, state.step
                 learner.share()
                 _log.warning("went_back", step=state.step, lost=str(lost.path))
-            if _holds(is_sound):
+            if _has_not_diverged(is_sound):
                 return
             lost = checkpoint
         if lost is not None:
@@ -401,7 +401,7 @@ class Checkpoints:
             )
 
 
-def _holds(is_sound: Callable[[], bool]) -> bool:
+def _has_not_diverged(is_sound: Callable[[], bool]) -> bool:
     try:
         return is_sound()
     except LostWeightsError:

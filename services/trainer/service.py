@@ -110,7 +110,7 @@ async def lead(
                 await first_of(
                     stop.wait(),
                     asyncio.wait([training]),
-                    beat(heartbeats, settings.worker_name, trainer.beating_pulse),
+                    beat(heartbeats, settings.worker_name, trainer.heartbeat),
                 )
             finally:
                 trainer.stop()
@@ -147,20 +147,20 @@ class TrainerThread:
         self._run = run
         self._team = team
         self._health = health
-        self._waits = Waits(self._turn)
+        self._waits = Waits(self._tick)
         self._stop = Event()
         self._stores = TrainerStores(
-            database,
-            models,
-            checkpoints,
-            self._waits,
-            self._stop,
-            self._turn,
-            data_folder,
-            heartbeats,
+            database=database,
+            models=models,
+            checkpoints=checkpoints,
+            waits=self._waits,
+            stop=self._stop,
+            tick=self._tick,
+            data_folder=data_folder,
+            heartbeats=heartbeats,
         )
         self._trainer: Trainer | None = None
-        self._turned = time.monotonic()
+        self._last_tick = time.monotonic()
 
     def train(self) -> None:
         """Take over as the run's trainer, then train until told to stop. This call blocks.
@@ -195,7 +195,7 @@ class TrainerThread:
 
     def pulse(self) -> Pulse[TrainerFigures]:
         """Return the step, the current wait and the figures."""
-        trainer, quiet = self._trainer, time.monotonic() - self._turned
+        trainer, quiet = self._trainer, time.monotonic() - self._last_tick
         waiting_for, status = str(self._waits), self._waits.status
         if not waiting_for and quiet >= SLOW_SECONDS:
             waiting_for = f"a step that has taken {quiet:.0f} s so far"
@@ -205,13 +205,13 @@ class TrainerThread:
             waiting_for, status = trainer.lacks, trainer.status
         return Pulse(trainer.step, waiting_for, trainer.figures(), status)
 
-    def beating_pulse(self) -> Pulse[TrainerFigures] | None:
+    def heartbeat(self) -> Pulse[TrainerFigures] | None:
         """Return the pulse; None while training is stuck, because a heartbeat shows progress."""
-        is_stuck = time.monotonic() - self._turned >= STUCK_SECONDS
+        is_stuck = time.monotonic() - self._last_tick >= STUCK_SECONDS
         return None if is_stuck else self.pulse()
 
-    def _turn(self) -> None:
-        self._turned = time.monotonic()
+    def _tick(self) -> None:
+        self._last_tick = time.monotonic()
         self._health.tick()
 
 

@@ -122,7 +122,7 @@ class Trainer:
             try:
                 self._refill()
                 while not stop.is_set():
-                    self._turn()
+                    self._run_round()
             except StoppedError:
                 pass
             self._save_last()
@@ -168,9 +168,9 @@ class Trainer:
         if self.step:
             self._checkpoints.go_back(self._recorder.is_sound)
 
-    def _turn(self) -> None:
+    def _run_round(self) -> None:
         """Run one round: everything that is due, then one step or one wait."""
-        self._stores.turned()
+        self._stores.tick()
         if self._checkpoints.due and self._is_sound():
             # No checkpoint may be newer than an unpublished model: a restart would skip the model.
             self._finish_publication()
@@ -263,7 +263,7 @@ class Trainer:
 
     def _lack(self, words: str, status: WorkStatus) -> None:
         """Report what is missing; log it only now and then, as it changes with every game."""
-        self._stores.turned()
+        self._stores.tick()
         self.lacks, self.status = words, status
         now = time.monotonic()
         if now >= self._next_log:

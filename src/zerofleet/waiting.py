@@ -82,19 +82,19 @@ class Waits:
     reads.
 
     Args:
-        turned: called whenever a part waits, because a process that reports a wait is not stuck.
+        tick: called whenever a part waits, because a process that reports a wait is not stuck.
         clock: monotonic clock, in seconds.
     """
 
     def __init__(
         self,
-        turned: Callable[[], None] | None = None,
+        tick: Callable[[], None] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._things: dict[str, _Wait] = {}
         self._clock = clock
         self._askers = 0  # coroutines that wait for a store under one name
-        self._turned = turned
+        self._tick = tick
 
     def begin(self, who: str, thing: str, status: WorkStatus = "blocked", **why: str) -> None:
         """Record that a part of this process waits.
@@ -105,8 +105,8 @@ class Waits:
             status: "idle" if it waits for work, "running" if waiting is part of the work.
             why: further values for the log.
         """
-        if self._turned is not None:
-            self._turned()
+        if self._tick is not None:
+            self._tick()
         before = self._things.get(who)
         since = self._clock()
         if before is not None and before.status == status:
@@ -142,21 +142,21 @@ class Waits:
             if waits and not self._askers:  # otherwise another coroutine still waits
                 self.end("store")
 
-    def insist(
+    def retry(
         self,
         stop: Event,
         call: Callable[[], _T],
         thing: str = "Postgres",
-        away: type[Exception] = StoreUnavailableError,
+        on: type[Exception] = StoreUnavailableError,
         backoff: Backoff | None = None,
     ) -> _T:
-        """Make a call until it succeeds: ``ask_store`` for a thread.
+        """Repeat a blocking call until it succeeds; ``ask_store`` is the same for coroutines.
 
         Args:
             stop: ends the wait.
-            call: blocks; it must be safe to repeat.
+            call: must be safe to repeat.
             thing: what is waited for.
-            away: the error after which the call is repeated.
+            on: the error after which the call is repeated.
             backoff: delays between tries.
 
         Raises:
@@ -166,7 +166,7 @@ class Waits:
         while True:
             try:
                 answer = call()
-            except away as error:
+            except on as error:
                 why = f": {error.strerror}" if isinstance(error, OSError) else ""
                 self.begin("store", f"{awaited(error, thing)}{why}", reason=str(error))
             else:

@@ -28,15 +28,15 @@ def test_a_heartbeat_says_that_a_step_takes_long_and_ends_when_it_is_stuck(
     monkeypatch.setattr(service.time, "monotonic", lambda: clock[0])
     run = run_from_values({"name": "slow", "game": "tic_tac_toe"})
     thread = TrainerThread(run, NOTHING, NOTHING, NOTHING, NOTHING, Team(), NOTHING)
-    pulse = thread.beating_pulse()
+    pulse = thread.heartbeat()
     assert pulse is not None
     assert (pulse.waiting_for, pulse.figures.unspent_positions) == ("", None)
     clock[0] += 45
-    pulse = thread.beating_pulse()
+    pulse = thread.heartbeat()
     assert pulse is not None
     assert pulse.waiting_for == "a step that has taken 45 s so far"
     clock[0] += 600
-    assert thread.beating_pulse() is None
+    assert thread.heartbeat() is None
 
 
 def test_a_trainer_without_enough_memory_names_the_keys(monkeypatch: pytest.MonkeyPatch) -> None:

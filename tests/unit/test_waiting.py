@@ -29,7 +29,7 @@ def test_room_on_a_disk_is_waited_for_by_name() -> None:
     waits, stop = Waits(), Event()
     stop.set()
     with pytest.raises(StoppedError):
-        waits.insist(stop, failing(1, StoreFullError("the disk is full")))
+        waits.retry(stop, failing(1, StoreFullError("the disk is full")))
     assert str(waits) == "room on the disk of Postgres"
 
 
@@ -44,7 +44,7 @@ def test_delays_double_up_to_the_most_and_begin_anew_after_a_success() -> None:
 def test_a_thread_waits_until_the_store_answers_and_says_so() -> None:
     turns: list[str] = []
     waits = Waits(lambda: turns.append(str(waits)))
-    answer = waits.insist(Event(), failing(2, StoreUnavailableError("away")))
+    answer = waits.retry(Event(), failing(2, StoreUnavailableError("away")))
     assert answer == "rows"
     assert turns == ["", "Postgres"]  # before each of the two waits
     assert not waits
@@ -54,7 +54,7 @@ def test_a_disk_that_refuses_is_said_with_its_reason() -> None:
     said: list[str] = []
     waits = Waits(lambda: said.append(str(waits)))
     full = OSError(28, "No space left on device")
-    assert waits.insist(Event(), failing(2, full), "the folder", OSError) == "rows"
+    assert waits.retry(Event(), failing(2, full), "the folder", OSError) == "rows"
     assert said[-1] == "the folder: No space left on device"
 
 
@@ -116,19 +116,19 @@ def test_stop_ends_the_wait_of_a_thread() -> None:
     stop, waits = Event(), Waits()
     stop.set()
     with pytest.raises(StoppedError):
-        waits.insist(stop, failing(1, StoreUnavailableError("away")))
+        waits.retry(stop, failing(1, StoreUnavailableError("away")))
     assert str(waits) == "Postgres"
 
 
 def test_an_answer_comes_even_after_stop() -> None:
     stop = Event()
     stop.set()
-    assert Waits().insist(stop, failing(0, OSError())) == "rows"
+    assert Waits().retry(stop, failing(0, OSError())) == "rows"
 
 
 def test_other_errors_are_not_waited_out() -> None:
     with pytest.raises(ValueError, match="a mistake"):
-        Waits().insist(Event(), failing(1, ValueError("a mistake")))
+        Waits().retry(Event(), failing(1, ValueError("a mistake")))
 
 
 async def test_one_answer_ends_the_wait_of_no_other_coroutine() -> None:
