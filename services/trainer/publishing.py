@@ -1,4 +1,4 @@
-"""Publishes models: checks the network's files, then makes them known by a row."""
+"""Publishes models: exports the network, has its files checked, then writes the model's row."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _log = structlog.get_logger()
 
 @dataclass(slots=True)
 class _PendingModel:
-    """A model that is due: its files are being made, or its row is not written yet."""
+    """A model between ``begin`` and ``finish``: its files are being made, or its row is missing."""
 
     version: int
     step: int
@@ -161,7 +161,7 @@ class Publisher:
             pending.future = None
             raise
         except StoppedError:
-            raise
+            raise  # the model stays pending: ``close`` restores Triton's entry
         except BaseException:
             self._pending = None
             raise
@@ -178,15 +178,12 @@ class Publisher:
         self._last_step = step
 
     def close(self) -> None:
-        """End the thread. If a model is not published, restore Triton's entry."""
+        """End the thread. If a model was not published, restore Triton's entry for its version."""
         self._thread.shutdown()
         pending, self._pending = self._pending, None
         if pending is None or pending.future is None or pending.future.exception() is not None:
             return
-        try:
-            self._give_back(pending.version)
-        except (OSError, StoreUnavailableError) as error:
-            self._warn_of_entry(pending.version, error)
+        self._restore_triton_entry(pending.version)
 
     def _await(self, pending: _PendingModel) -> Published:
         if pending.future is None:
@@ -218,22 +215,21 @@ class Publisher:
                 )
             )
         except StaleEpochError:
-            try:
-                self._give_back(version)
-            except (OSError, StoreUnavailableError) as error:
-                self._warn_of_entry(version, error)
+            self._restore_triton_entry(version)
             raise
         published.recorded()
 
-    @staticmethod
-    def _warn_of_entry(version: int, error: Exception) -> None:
-        _log.warning("triton_entry_not_restored", version=version, reason=str(error))
+    def _restore_triton_entry(self, version: int) -> None:
+        """Point Triton's entry to the file that the row of this version names, if there is one.
 
-    def _give_back(self, version: int) -> None:
-        """Restore Triton's entry to the file of the trainer that published this version."""
-        row = self._stores.database.model(self._run, version)
-        if row is not None:
-            self._stores.models.expose(row.sha256, version, self._spec)
+        If a store is down, log a warning and leave the entry as it is.
+        """
+        try:
+            row = self._stores.database.model(self._run, version)
+            if row is not None:
+                self._stores.models.expose(row.sha256, version, self._spec)
+        except (OSError, StoreUnavailableError) as error:
+            _log.warning("triton_entry_not_restored", version=version, reason=str(error))
 
 
 class VariantRequests:
