@@ -31,7 +31,7 @@ PATIENCE = timedelta(days=365)
 
 
 class Order(IntEnum):
-    """The leader's announcement of the next collective operation."""
+    """An order of the leader: the next collective operation."""
 
     STEP = 1
     STATE = 2
@@ -39,7 +39,7 @@ class Order(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class Announcement:
     """An order, with the leader's place in training (``STATE``) or its seconds (``STEP``)."""
 
     order: Order
@@ -83,7 +83,7 @@ class ProcessTeam(Team):
 
     def deal(self, batch: TrainBatch, seconds: float) -> TrainBatch:
         """Scatter the rows of a batch, in order of rank."""
-        self._say(Order.STEP, seconds=seconds)
+        self._send(Order.STEP, seconds=seconds)
         for column in batch:
             whole = torch.from_numpy(column)  # pyright: ignore[reportUnknownMemberType]
             shares = list(whole.chunk(self.size))
@@ -103,7 +103,7 @@ class ProcessTeam(Team):
 
     def share(self, state: Mapping[str, Tensor], step: int, samples: int) -> None:
         """Send the state to the others."""
-        self._say(Order.STATE, step, samples)
+        self._send(Order.STATE, step, samples)
         for tensor in state.values():
             self._torch.broadcast(tensor.contiguous(), 0)
 
@@ -111,7 +111,7 @@ class ProcessTeam(Team):
         """Let the others leave; only the first call sends the order, as nobody listens after it."""
         if not self._dismissed:
             self._dismissed = True
-            self._say(Order.LEAVE)
+            self._send(Order.LEAVE)
 
     def follow(self, learner: Learner, row: tuple[int, int]) -> None:
         """Carry out the leader's orders until it dismisses the team.
@@ -120,22 +120,23 @@ class ProcessTeam(Team):
             learner: the learner of this process, which is not the leader.
             row: bytes of an observation, and number of actions.
         """
-        while (said := self.hear()).order != Order.LEAVE:
-            if said.order == Order.STATE:
+        while (announced := self.receive_order()).order != Order.LEAVE:
+            if announced.order == Order.STATE:
                 state = learner.state()
                 self.receive_state(state)
-                learner.restore(state, said.step, said.samples)
+                learner.restore(state, announced.step, announced.samples)
             else:
-                learner.seconds = said.seconds  # the leader's clock, so that learning rates agree
+                # By the leader's clock, so that learning rates agree.
+                learner.seconds = announced.seconds
                 width = sum(learner.network.shapes.drawn_targets.values())
                 learner.train_on(self.receive_batch(row, width))
 
-    def hear(self) -> Said:
+    def receive_order(self) -> Announcement:
         """Wait for the leader's next order."""
         words = torch.empty(4, dtype=torch.float64)  # exact for whole numbers up to 2^53
         self._torch.broadcast(words, 0)
         order, step, samples, seconds = cast("list[float]", words.tolist())  # pyright: ignore[reportUnknownMemberType]
-        return Said(Order(int(order)), int(step), int(samples), seconds)
+        return Announcement(Order(int(order)), int(step), int(samples), seconds)
 
     def receive_state(self, state: Mapping[str, Tensor]) -> None:
         """Receive the leader's tensors in place, after ``STATE``."""
@@ -161,7 +162,7 @@ class ProcessTeam(Team):
             self._torch.scatter(column)
         return cast("TrainBatch", tuple(cast("Any", column).numpy() for column in columns))
 
-    def _say(self, order: Order, step: int = 0, samples: int = 0, seconds: float = 0.0) -> None:
+    def _send(self, order: Order, step: int = 0, samples: int = 0, seconds: float = 0.0) -> None:
         words = torch.tensor([order, step, samples, seconds], dtype=torch.float64)
         self._torch.broadcast(words, 0)
 
