@@ -24,7 +24,7 @@ from bench.stores import bench_folder, pid_of, postgres_of
 from bench.workloads import Workload
 from zerofleet.config import RunConfig
 from zerofleet.database import SelfplayDatabase, Submission, TrainerDatabase
-from zerofleet.database.window_games import AskedColumn, GameWindow
+from zerofleet.database.window_games import OptionalColumn, WindowPage
 from zerofleet.errors import RecordRejectedError
 from zerofleet.learning.learner import Learner
 from zerofleet.learning.overfit import OverfitWatch
@@ -112,10 +112,10 @@ class CountingDatabase(TrainerDatabase):
     """Games read."""
 
     def read_games(
-        self, run: str, after_tx: int, limit: int, asked: tuple[AskedColumn, ...] = ()
-    ) -> GameWindow:
+        self, run: str, after_tx: int, limit: int, optional: tuple[OptionalColumn, ...] = ()
+    ) -> WindowPage:
         """Read a page of games and count it; see ``TrainerDatabase.read_games``."""
-        page = super().read_games(run, after_tx, limit, asked)
+        page = super().read_games(run, after_tx, limit, optional)
         self.rows += sum(len(game.action) for game in page.games)
         self.games += len(page.games)
         return page

@@ -8,7 +8,7 @@ import pytest
 from tests.support.random_records import changed, random_record
 from zerofleet.config import RunConfig, run_from_values
 from zerofleet.database import Database, Submission, add_to_buffer
-from zerofleet.database.window_games import AskedColumn, GameWindow
+from zerofleet.database.window_games import OptionalColumn, WindowPage
 from zerofleet.errors import StoreUnavailableError
 from zerofleet.games import spec
 from zerofleet.learning import window as module
@@ -212,7 +212,7 @@ def test_targets_that_the_network_names_are_read(database: Database) -> None:
     read(window)
     targets = ["root_value", "search_surprise", "plies_to_end"]
     direct = module.empty_buffer(a_run(), 1_000, targets)
-    columns = module.asked_columns(a_run(), targets)
+    columns = module.optional_columns(a_run(), targets)
     assert columns == ("root_value", "priors")
     for stored in database.read_games("test", 0, 100).games:
         assert stored.priors is None  # which only search_surprise needs
@@ -235,8 +235,8 @@ def test_pages_are_smaller_where_searches_have_many_rows(
     read_games = database.read_games
 
     def counted(
-        run: str, after_tx: int, limit: int, columns: tuple[AskedColumn, ...]
-    ) -> GameWindow:
+        run: str, after_tx: int, limit: int, columns: tuple[OptionalColumn, ...]
+    ) -> WindowPage:
         asked.append(limit)
         return read_games(run, after_tx, limit, columns)
 
@@ -257,7 +257,7 @@ def test_a_page_that_postgres_has_no_memory_for_becomes_smaller(
 ) -> None:
     read_games = database.read_games
 
-    def few(run: str, after_tx: int, limit: int, columns: tuple[AskedColumn, ...]) -> GameWindow:
+    def few(run: str, after_tx: int, limit: int, columns: tuple[OptionalColumn, ...]) -> WindowPage:
         if limit > 3:
             raise StoreUnavailableError("out of memory")
         return read_games(run, after_tx, limit, columns)

@@ -38,10 +38,10 @@ from zerofleet.database.retention import Kept, PartitionDrop, RemovableModel, Re
 from zerofleet.database.stored_restarts import RestartList, StoredRestarts, WritableRestarts
 from zerofleet.database.unfinished_games import GameLeases, SaveStatus
 from zerofleet.database.window_games import (
-    GameWindow,
     StoredGame,
     WindowBlocker,
     WindowGames,
+    WindowPage,
     add_to_buffer,
 )
 
@@ -52,7 +52,6 @@ __all__ = [
     "ExamRow",
     "FinishedGames",
     "GameLeases",
-    "GameWindow",
     "GroupErrors",
     "InferenceDatabase",
     "Kept",
@@ -90,6 +89,7 @@ __all__ = [
     "Verdict",
     "WindowBlocker",
     "WindowGames",
+    "WindowPage",
     "WritableRestarts",
     "WrongAnswer",
     "add_to_buffer",

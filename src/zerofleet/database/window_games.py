@@ -1,4 +1,4 @@
-"""The trainer's side: stored games in the order in which their transactions are settled."""
+"""Stored games as the trainer reads them: page by page, in the order of their transactions."""
 
 from __future__ import annotations
 
@@ -24,16 +24,17 @@ from zerofleet.database.connection import ConnectionPool
 from zerofleet.errors import RecordRejectedError
 from zerofleet.records import DTYPES
 
-AskedColumn = Literal["to_play", "root_value", "priors"]
-"""A column that not every run's targets need; it is read only on request, because reading costs."""
+OptionalColumn = Literal["to_play", "root_value", "priors"]
+"""A column that only some runs need for their targets; it is read on request, to save time."""
 
 # Columns of a game that the trainer reads for each ply.
 _PLY_COLUMNS = ("action", "full_search", "to_play", "root_value")
 _ACTION_COLUMNS = ("legal_actions", "visit_counts", "priors", "policy_weights")
 
 
-def _wanted(columns: Sequence[str], asked: Sequence[AskedColumn]) -> list[str]:
-    return [name for name in columns if name in asked or name not in get_args(AskedColumn)]
+def _wanted(columns: Sequence[str], optional: Sequence[OptionalColumn]) -> list[str]:
+    """Return the columns to read: of the optional ones, only these."""
+    return [name for name in columns if name in optional or name not in get_args(OptionalColumn)]
 
 
 # Whole transactions (WITH TIES), and only transactions that no open one can precede.
@@ -58,8 +59,8 @@ FROM (
 # column, because parsing numbers from text would cost more than all the rest. Rows of the subquery
 # are ordered, so the aggregates above it need no sorting.
 @cache
-def _read_query(asked: tuple[AskedColumn, ...]) -> TextClause:
-    columns = _wanted(_PLY_COLUMNS + _ACTION_COLUMNS, asked)
+def _read_query(optional: tuple[OptionalColumn, ...]) -> TextClause:
+    columns = _wanted(_PLY_COLUMNS + _ACTION_COLUMNS, optional)
     return text(f"""
 WITH page AS MATERIALIZED (
     SELECT game_uid, tx, kind, result, reason, length, start FROM games AS g
@@ -157,7 +158,7 @@ def add_to_buffer(buffer: ReplayBuffer, game: StoredGame | GameColumns) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class GameWindow:
+class WindowPage:
     """A page of stored games; the next page begins after ``next_tx``."""
 
     games: list[StoredGame]
@@ -194,8 +195,8 @@ class WindowGames(ConnectionPool):
     """Reading stored games without ever skipping one that commits late."""
 
     def read_games(
-        self, run: str, after_tx: int, limit: int, asked: tuple[AskedColumn, ...] = ()
-    ) -> GameWindow:
+        self, run: str, after_tx: int, limit: int, optional: tuple[OptionalColumn, ...] = ()
+    ) -> WindowPage:
         """Return the next games to learn from, oldest transaction first.
 
         These are games of self-play, and games that were given to the run.
@@ -207,43 +208,76 @@ class WindowGames(ConnectionPool):
         Args:
             after_tx: ``next_tx`` of the previous page; 0 begins with the first game.
             limit: approximate number of games; more if a transaction holds more.
-            asked: columns to read in addition.
+            optional: columns to read in addition.
         """
         [page] = self._rows(_PAGE, run=run, after_tx=after_tx, limit=limit)
         if page.next_tx is None:
-            return GameWindow([], after_tx)
-
-        def games(first_uid: object, last_uid: object) -> list[StoredGame]:
-            parameters = {
-                "run": run,
-                "after_tx": after_tx,
-                "next_tx": page.next_tx,
-                "first_uid": str(first_uid),
-                "last_uid": str(last_uid),
-            }
-            with self._transaction() as connection:
-                connection.execute(text(KEEP_ROWS))
-                row = connection.execute(_read_query(asked), parameters).one()
-            return _games(row, asked)
-
-        window = GameWindow([], page.next_tx)
-
-        def read(uids: Sequence[UUID]) -> None:
-            try:
-                window.games.extend(games(uids[0], uids[-1]))
-            except RecordRejectedError as error:
-                if len(uids) == 1:
-                    window.unreadable.append((uids[0], str(error)))
-                    return
-                read(uids[: len(uids) // 2])
-                read(uids[len(uids) // 2 :])
-
+            return WindowPage([], after_tx)
+        found = WindowPage([], page.next_tx)
+        transactions = (run, after_tx, page.next_tx)
         try:
-            window.games.extend(games(page.first_uid, page.last_uid))
-        except RecordRejectedError:  # find the unreadable ones; the others can be read
-            read(self._uids(run, after_tx, page.next_tx))
-            window.games.sort(key=lambda game: (game.tx, game.game_uid))
-        return window
+            found.games.extend(self._read(transactions, page.first_uid, page.last_uid, optional))
+        except RecordRejectedError:  # find the unreadable games; the others can be read
+            uids = self._uids(*transactions)
+            self._read_readable(transactions, uids, optional, found)
+            found.games.sort(key=lambda game: (game.tx, game.game_uid))
+        return found
+
+    def _read(
+        self,
+        transactions: tuple[str, int, int],
+        first_uid: object,
+        last_uid: object,
+        optional: tuple[OptionalColumn, ...],
+    ) -> list[StoredGame]:
+        """Return the games of some transactions whose uids are in a range.
+
+        Args:
+            transactions: the run, the transaction before the first one, and the last one.
+            first_uid: lowest uid.
+            last_uid: highest uid.
+            optional: columns to read in addition.
+
+        Raises:
+            RecordRejectedError: the rows of a game do not fit together.
+        """
+        run, after_tx, next_tx = transactions
+        parameters = {
+            "run": run,
+            "after_tx": after_tx,
+            "next_tx": next_tx,
+            "first_uid": str(first_uid),
+            "last_uid": str(last_uid),
+        }
+        with self._transaction() as connection:
+            connection.execute(text(KEEP_ROWS))
+            row = connection.execute(_read_query(optional), parameters).one()
+        return _games(row, optional)
+
+    def _read_readable(
+        self,
+        transactions: tuple[str, int, int],
+        uids: Sequence[UUID],
+        optional: tuple[OptionalColumn, ...],
+        found: WindowPage,
+    ) -> None:
+        """Add games to a page; halve their range until each unreadable game is alone.
+
+        Args:
+            transactions: as for ``_read``.
+            uids: the uids of the games, in order.
+            optional: columns to read in addition.
+            found: the page.
+        """
+        try:
+            found.games.extend(self._read(transactions, uids[0], uids[-1], optional))
+        except RecordRejectedError as error:
+            if len(uids) == 1:
+                found.unreadable.append((uids[0], str(error)))
+                return
+            middle = len(uids) // 2
+            for half in (uids[:middle], uids[middle:]):
+                self._read_readable(transactions, half, optional, found)
 
     def _uids(self, run: str, after_tx: int, next_tx: int) -> list[UUID]:
         rows = self._rows(
@@ -295,7 +329,7 @@ class WindowGames(ConnectionPool):
         return row.games
 
 
-def _games(row: Row[Any], asked: tuple[AskedColumn, ...]) -> list[StoredGame]:
+def _games(row: Row[Any], optional: tuple[OptionalColumn, ...]) -> list[StoredGame]:
     """Return the games of a row of ``_read_query``.
 
     Raises:
@@ -310,9 +344,10 @@ def _games(row: Row[Any], asked: tuple[AskedColumn, ...]) -> list[StoredGame]:
         raise RecordRejectedError(f"{len(children)} positions of {first_plies[-1]} plies")
     first_children = _starts(children)
     ply_columns = {
-        name: ply_values(DTYPES[name], getattr(row, name)) for name in _wanted(_PLY_COLUMNS, asked)
+        name: ply_values(DTYPES[name], getattr(row, name))
+        for name in _wanted(_PLY_COLUMNS, optional)
     }
-    names = _wanted(_ACTION_COLUMNS[:-1], asked)
+    names = _wanted(_ACTION_COLUMNS[:-1], optional)
     action_columns = {name: array_elements(name, getattr(row, name), children) for name in names}
     action_columns["policy_weights"] = _policy_weights(row, children, action_columns)
     games: list[StoredGame] = []

@@ -24,7 +24,7 @@ from zerofleet_core import ReplayBuffer
 from zerofleet.config import RunConfig
 from zerofleet.database import StoredGame, WindowBlocker, WindowGames, add_to_buffer
 from zerofleet.database.metrics import Split
-from zerofleet.database.window_games import AskedColumn
+from zerofleet.database.window_games import OptionalColumn
 from zerofleet.errors import StoreUnavailableError
 from zerofleet.fleet.figures import DemandFigures
 from zerofleet.learning.learner import Learner
@@ -167,7 +167,7 @@ class Demand:
             self._marks.append(self._mark(now))
             while now - self._marks[0].seconds > _DEMAND_SECONDS:
                 self._marks.popleft()
-            self._learn(self._marks[-1])
+            self._update_speed(self._marks[-1])
 
     def figures(self) -> DemandFigures:
         """Return the current figures."""
@@ -175,7 +175,7 @@ class Demand:
         if not self._marks:
             return DemandFigures(reuse_target=target)
         first, last = self._marks[0], self._mark(self._clock())
-        self._learn(last)
+        self._update_speed(last)
         seconds, received = last.seconds - first.seconds, last.received - first.received
         return DemandFigures(
             reuse_target=target,
@@ -184,7 +184,7 @@ class Demand:
             samples_per_second=self._samples_per_second or None,
         )
 
-    def _learn(self, last: _Mark) -> None:
+    def _update_speed(self, last: _Mark) -> None:
         """Update the speed if a batch was drawn in the window; otherwise the last one stays."""
         first = self._marks[0]
         drawn = last.drawn - first.drawn
@@ -234,7 +234,7 @@ class Window:
         """The open transaction that keeps stored games from being read."""
         self.rejected = 0
         targets = list(training.learner.network.shapes.drawn_targets)
-        self._asked = asked_columns(run, targets)
+        self._optional_columns = optional_columns(run, targets)
         self.restarts = RestartBuffer() if run.selfplay.restart_share else None
         """Where the player was most wrong; None: games do not restart."""
         self.trained = empty_buffer(run, settings.window_positions, targets)
@@ -286,7 +286,7 @@ class Window:
         """
         games = min(self._page_games, PAGE_GAMES)
         try:
-            page = self._database.read_games(self._run, self.next_tx, games, self._asked)
+            page = self._database.read_games(self._run, self.next_tx, games, self._optional_columns)
         except StoreUnavailableError:
             # Postgres may have run out of memory for a page of large games: read fewer.
             self._page_games = max(1, games // 2)
@@ -398,10 +398,10 @@ def empty_buffer(run: RunConfig, most_positions: int, targets: Sequence[str] = (
     )
 
 
-def asked_columns(run: RunConfig, targets: Sequence[str] = ()) -> tuple[AskedColumn, ...]:
-    """Return the columns of a game that this run's targets and restarts need in addition."""
+def optional_columns(run: RunConfig, targets: Sequence[str] = ()) -> tuple[OptionalColumn, ...]:
+    """Return the optional columns that this run's targets and restarts need."""
     restarts = bool(run.selfplay.restart_share)
-    needed: dict[AskedColumn, bool] = {
+    needed: dict[OptionalColumn, bool] = {
         "to_play": restarts,
         "root_value": restarts or run.trainer.value_lambda < 1 or "root_value" in targets,
         "priors": "search_surprise" in targets,
