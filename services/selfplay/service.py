@@ -14,7 +14,7 @@ from prometheus_client.registry import Collector
 
 from zerofleet.best_pointer import BestPointer
 from zerofleet.client import AsyncModel
-from zerofleet.config import RunConfig, check_messages
+from zerofleet.config import RunConfig, check_request_size
 from zerofleet.database import SelfplayDatabase
 from zerofleet.fleet.heartbeat import Heartbeats
 from zerofleet.rpc.health import HealthServer
@@ -33,7 +33,7 @@ async def serve(run: RunConfig, settings: SelfplaySettings, stop: asyncio.Event)
             a file of credentials cannot be used.
         AccessDeniedError: the inference service refuses this worker.
     """
-    check_messages(run)
+    check_request_size(run)
     with HealthServer(settings.health_address) as health:
         await first_of(health.keep_ticking(), _play(run, settings, stop))
 

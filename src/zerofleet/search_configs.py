@@ -1,5 +1,9 @@
 """The core's search settings, made from a run file.
 
+All keys of ``[search]`` and most keys of ``[selfplay]`` are passed on by name, because the core's
+``SearchConfig`` has the same names. A new key needs no change here, unless the core does not know
+it (``_NOT_SEARCH_KEYS``) or it is random by default (``DETERMINISTIC``).
+
 Matches, clients and self-play share ``[search]``. Only self-play also reads ``[selfplay]``, so a
 new exploration key never changes a match.
 """
@@ -33,7 +37,7 @@ STDEV_SETTINGS = {"lcb_stdevs": 5.0, "c_puct_stdev_scale": 0.85}
 action has the highest lower confidence bound, and ``c_puct`` follows the standard deviation of the
 values."""
 
-_MOST_OPENING_PLIES = 24  # unless the run file says otherwise
+_MOST_OPENING_PLIES = 24  # default of selfplay.random_opening_plies in long games
 
 _NOT_SEARCH_KEYS = {
     "games_per_engine",
@@ -51,11 +55,11 @@ _SEARCH_KEYS = set(SelfplaySection.model_fields) - _NOT_SEARCH_KEYS
 def selfplay_search(run: RunConfig) -> SearchConfig:
     """Return the search of self-play, the only search that explores."""
     exploration: dict[str, Any] = run.selfplay.model_dump(include=_SEARCH_KEYS)
-    exploration["random_opening_plies"] = opening_plies(run)
+    exploration["random_opening_plies"] = _random_opening_plies(run)
     return SearchConfig(**run.search.model_dump(), **exploration)
 
 
-def opening_plies(run: RunConfig) -> int:
+def _random_opening_plies(run: RunConfig) -> int:
     """Return the most plies of a random opening. The default depends on the game's length."""
     plies = run.selfplay.random_opening_plies
     if plies is None:

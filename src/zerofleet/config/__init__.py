@@ -10,12 +10,20 @@ A key is a field of its section, and the field's default is the only one:
 - ``training``: ``[network]``, ``[trainer]``, ``[overfit]``, ``[retention]``
 - ``run``: the other sections, and ``RunConfig``, which holds all of them
 - ``presets``: what ``agz`` and ``plain`` change
+- ``section``: rules for the values of all keys
+
+A run file becomes a ``RunConfig`` in these modules:
+
+- ``load``: reads the file and explains each mistake in it
+- ``overrides``: ``ZEROFLEET_SET`` and ``--set``
+- ``renamed``: the keys of version 1.0
+- ``fit``: checks that depend on the game and the machine
 
 ``docs/reference/run-file.md``, which lists all keys with their defaults, is made from these fields.
 """
 
 from zerofleet.config.anchor_names import ANCHORS, EngineName, check_anchor
-from zerofleet.config.fit import check_messages, check_policy_head, check_sizes
+from zerofleet.config.fit import check_policy_head, check_request_size, check_sizes
 from zerofleet.config.load import (
     find_run_file,
     load_run,
@@ -71,8 +79,8 @@ __all__ = [
     "SelfplaySection",
     "TrainerSection",
     "check_anchor",
-    "check_messages",
     "check_policy_head",
+    "check_request_size",
     "check_sizes",
     "find_run_file",
     "load_run",

@@ -49,7 +49,7 @@ def conflicts_with_game(run: RunConfig, sizes: GameSizes) -> Generator[Conflict]
     yield from _memory(run.network, sizes)
 
 
-def check_messages(run: RunConfig) -> None:
+def check_request_size(run: RunConfig) -> None:
     """Refuse an engine whose games do not fit into one request to inference.
 
     Raises:

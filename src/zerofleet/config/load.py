@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from pydantic import ValidationError
 
 from zerofleet.config.fit import conflicts_with_game
-from zerofleet.config.overrides import Overrides, near_key, section_of, variables_of_keys
+from zerofleet.config.overrides import Overrides, misplaced_keys, near_key, section_of
 from zerofleet.config.presets import Values, merge
 from zerofleet.config.process_settings import ENV_PREFIX, ProcessSettings
 from zerofleet.config.renamed import FORMAT, carry_over, is_of_1_0, renamed
@@ -85,7 +85,7 @@ def load_run(path: Path, overrides: Overrides | None = None, *, checked: bool = 
     if isinstance(values.get("game"), str):
         values["game"] = {"name": values["game"]}
     values = merge(values, overrides.values)
-    mistakes = [*variables_of_keys(), *overrides.mistakes]
+    mistakes = [*misplaced_keys(), *overrides.mistakes]
     run, found = _read(path, values, overrides, mistakes, checked=checked)
     mistakes += found
     if mistakes or run is None:

@@ -93,8 +93,11 @@ class Overrides:
         return next((each for each in reversed(self.given) if each.holds(location)), None)
 
 
-def variables_of_keys() -> list[str]:
-    """Return the mistakes of variables named like a run-file key, with the way to set the keys."""
+def misplaced_keys() -> list[str]:
+    """Return a message for each mistake in environment variables that are named like a key.
+
+    ``ZEROFLEET_SET`` alone sets keys of the run file; the messages say how.
+    """
     mistakes: list[str] = []
     settings: dict[str, str] = {}
     moved: list[str] = []

@@ -252,7 +252,7 @@ class RunConfig(RunFileTable):
 
     @model_validator(mode="wrap")
     @classmethod
-    def _on_a_preset(
+    def _apply_preset(
         cls, values: dict[str, Any], handler: ModelWrapValidatorHandler[Self], info: ValidationInfo
     ) -> Self:
         for section in ("game", "network"):

@@ -25,7 +25,7 @@ class RunFileTable(BaseModel):
 
     @field_validator("*", mode="before")
     @classmethod
-    def _types_of_toml(cls, value: object) -> object:
+    def _accept_toml_types(cls, value: object) -> object:
         """Allow ``1e6`` for a whole number, and a list, which is TOML's tuple."""
         if isinstance(value, list):
             return tuple(map(_whole, cast("list[object]", value)))
