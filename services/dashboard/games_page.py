@@ -139,7 +139,7 @@ class GamePage:
     """A page of the list, and where the next one begins."""
 
     games: tuple[ListedGame, ...]
-    looked: int  # games read
+    looked: int  # games read, of which ``games`` passed the filter
     before: str | None  # start of the next page; None: this is the last one
 
 
@@ -173,15 +173,31 @@ def statement_of(chosen: GameFilter, before: str | None) -> tuple[str, dict[str,
     Raises:
         NothingThereError: ``before`` is not from a page.
     """
-    given: dict[str, object] = {
-        "looked": MOST_LOOKED_AT,
+    conditions, given = _conditions(chosen)
+    given |= {
+        # Without such conditions, the index alone chooses the games.
+        "looked": MOST_LOOKED_AT if conditions else PAGE_GAMES + 1,
         "rows": PAGE_GAMES + 1,
         "characters": _SHOWN_MOVES,
     }
+    scanned, parameters = _scan(chosen, before)
+    passing = " AND ".join(conditions) or "true"
+    return _STATEMENT.format(scanned=scanned, chosen=passing), given | parameters
+
+
+def _scan(chosen: GameFilter, before: str | None) -> tuple[str, dict[str, object]]:
+    """Return the part of the query that an index answers in order, and its parameters.
+
+    It applies the kind, the day and the model of a filter.
+
+    Raises:
+        NothingThereError: ``before`` is not from a page.
+    """
+    given: dict[str, object] = {}
     where = ["run = :run"]
     if chosen.kind is not None:
-        is_match = chosen.kind not in ("selfplay", "given")
-        where.append(f"kind = '{'match' if is_match else chosen.kind}'")
+        stored_kind = chosen.kind if chosen.kind in ("selfplay", "given") else "match"
+        where.append(f"kind = '{stored_kind}'")
     if chosen.day is not None:
         where.append("ingested_at >= :day AND ingested_at < :next_day")
         start = datetime(chosen.day.year, chosen.day.month, chosen.day.day, tzinfo=UTC)
@@ -189,35 +205,40 @@ def statement_of(chosen: GameFilter, before: str | None) -> tuple[str, dict[str,
     if before is not None:
         where.append("(ingested_at, game_uid) < (:before, CAST(:before_uid AS uuid))")
         given["before"], given["before_uid"] = _read_key(before)
-    scanned = _SCANNED.format(where=" AND ".join(where))
-    if chosen.model is not None:
-        given["model"] = chosen.model
-        began = _SCANNED.format(where=" AND ".join([*where, "first_model = :model"]))
-        joined = _SCANNED.format(
-            where=" AND ".join([*where, "second_model = :model", "second_model <> first_model"])
-        )
-        scanned = (
-            f"SELECT * FROM (({began}) UNION ALL ({joined})) AS both_sides "
-            "ORDER BY ingested_at DESC, game_uid DESC LIMIT :looked"
-        )
-    passing = ["true"]
+    if chosen.model is None:
+        return _SCANNED.format(where=" AND ".join(where)), given
+    given["model"] = chosen.model
+    # One index for each side.
+    first = _SCANNED.format(where=" AND ".join([*where, "first_model = :model"]))
+    second = _SCANNED.format(
+        where=" AND ".join([*where, "second_model = :model", "second_model <> first_model"])
+    )
+    union = (
+        f"SELECT * FROM (({first}) UNION ALL ({second})) AS both_sides "
+        "ORDER BY ingested_at DESC, game_uid DESC LIMIT :looked"
+    )
+    return union, given
+
+
+def _conditions(chosen: GameFilter) -> tuple[list[str], dict[str, object]]:
+    """Return the conditions of a filter on the games that were read, and their parameters."""
+    conditions: list[str] = []
+    given: dict[str, object] = {}
     if chosen.kind in ("gate", "rating", "trial"):
-        passing.append("m.kind = :match_kind")
+        conditions.append("m.kind = :match_kind")
         given["match_kind"] = chosen.kind
     if chosen.result is not None:
-        passing.append("s.result = :result")
+        conditions.append("s.result = :result")
         given["result"] = RESULTS[chosen.result]
-    for name, condition in (
-        ("reason", "s.reason = :reason"),
-        ("least", "s.length >= :least"),
-        ("most", "s.length <= :most"),
+    for name, value, condition in (
+        ("reason", chosen.reason, "s.reason = :reason"),
+        ("least", chosen.least, "s.length >= :least"),
+        ("most", chosen.most, "s.length <= :most"),
     ):
-        if getattr(chosen, name) is not None:
-            passing.append(condition)
-            given[name] = getattr(chosen, name)
-    if len(passing) == 1:
-        given["looked"] = PAGE_GAMES + 1  # the index alone chooses the games
-    return _STATEMENT.format(scanned=scanned, chosen=" AND ".join(passing)), given
+        if value is not None:
+            conditions.append(condition)
+            given[name] = value
+    return conditions, given
 
 
 def _listed(values: dict[str, Any]) -> ListedGame:
