@@ -19,7 +19,7 @@ from zerofleet.services.dashboard.frame import (
     Frame,
     NothingThereError,
     Visit,
-    said_heading,
+    hidden_heading,
     there_are,
 )
 from zerofleet.services.dashboard.play_page import (
@@ -41,7 +41,7 @@ def add_compare_page(frame: Frame) -> None:
         "/compare", "Two models", "models", "simulations", "start", "moves", under="/models"
     )
     async def _(visit: Visit) -> None:
-        said_heading("Two models on one position")
+        hidden_heading("Two models on one position")
         await open_view(visit, CompareView, "compared")
 
 

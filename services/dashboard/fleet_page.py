@@ -30,7 +30,7 @@ from zerofleet.services.dashboard.charts import (
     Point,
     frame_options,
 )
-from zerofleet.services.dashboard.frame import Frame, Visit, said_heading
+from zerofleet.services.dashboard.frame import Frame, Visit, hidden_heading
 from zerofleet.services.dashboard.sources import ShownRun, Sources, colour_of
 from zerofleet.services.dashboard.toolkit import NONE, Table, TableColumn, ui
 
@@ -325,7 +325,7 @@ def add_fleet_page(frame: Frame) -> None:
 
     @frame.page("/fleet", "Fleet")
     async def _(visit: Visit) -> None:
-        said_heading("Fleet")
+        hidden_heading("Fleet")
         _draw_now(visit)
         _draw_history(visit)
         _draw_held(visit)

@@ -29,8 +29,8 @@ from zerofleet.services.dashboard.gate import PageLimits
 from zerofleet.services.dashboard.sources import (
     SERVICES_SECONDS,
     STRIP_SECONDS,
-    Away,
     Lamp,
+    Outage,
     ServiceFigures,
     SharedReading,
     ShownRun,
@@ -383,8 +383,8 @@ class Strip:
             self._lamps_row = ui.element("div").classes("zf-lamps")
         _opens(button, self._place)
         self._lamps: dict[str, tuple[Element, TextElement]] = {}
-        self._away = ui.element("div").classes("zf-away").props('role="alert"')
-        self._shown_away: tuple[Away, ...] = ()
+        self._outages = ui.element("div").classes("zf-outages").props('role="alert"')
+        self._shown_outages: tuple[Outage, ...] = ()
 
     def show(self, strip: StripFigures) -> None:
         """Show the figures of the run."""
@@ -393,8 +393,8 @@ class Strip:
             _set(self._best, short_best_text(figures), best_text(figures))
             _set(self._elo, elo_text(figures))
             _set(self._games, f"{figures.games:,}")
-        if strip.away != self._shown_away:
-            self._show_away(strip.away)
+        if strip.outages != self._shown_outages:
+            self._show_outages(strip.outages)
 
     def show_services(self, services: ServiceFigures) -> None:
         """Show the status of the services, and their rates."""
@@ -422,12 +422,12 @@ class Strip:
                     ui.label(lamp.service).classes("zf-name")
                     self._lamps[lamp.service] = light, ui.label().classes("zf-words")
 
-    def _show_away(self, away: tuple[Away, ...]) -> None:
-        self._shown_away = away
-        self._away.clear()
-        with self._away:
-            for each in away:
-                ui.label(each.words)
+    def _show_outages(self, outages: tuple[Outage, ...]) -> None:
+        self._shown_outages = outages
+        self._outages.clear()
+        with self._outages:
+            for outage in outages:
+                ui.label(outage.words)
 
 
 def _note_unknown(visit: Visit, unknown: Sequence[str], known: Sequence[str]) -> None:
@@ -442,9 +442,9 @@ def page_heading(title: str) -> TextElement:
     return ui.label(title).classes("zf-title").props(_HEADING)
 
 
-def said_heading(title: str) -> None:
-    """Draw the heading of a page without a visible one, for screen readers."""
-    ui.label(title).classes("zf-said").props(_HEADING)
+def hidden_heading(title: str) -> None:
+    """Draw the heading of a page for screen readers alone."""
+    ui.label(title).classes("zf-visually-hidden").props(_HEADING)
 
 
 def _cell(name: str) -> TextElement:

@@ -44,7 +44,7 @@ from zerofleet.services.dashboard.toolkit import Table, TableColumn, events, ui
 GAMES_OF_MODEL = 1_000
 MOST_MODELS = 12
 MOST_PLIES = 30
-_NEWEST = 2  # newest models, whose games are read again because they may have more
+_REREAD_MODELS = 2  # newest models, which may still play: their games are read each time
 
 # Promoted models spread evenly over the run, and the newest one.
 _MODELS = """
@@ -70,7 +70,7 @@ FROM (
 WHERE kind = 'selfplay' AND start = '' LIMIT :most
 """
 
-_SECONDS = 30.0
+_REFRESH_SECONDS = 30.0
 _COLOURS = (BLUE, ORANGE, GREEN, PURPLE, RED, GREY)
 _COLUMNS = (
     TableColumn("move", "Move"),
@@ -184,7 +184,7 @@ class OpeningsReader:
         rows = await self.sources.rows(_MODELS, run=self.run, most=MOST_MODELS)
         versions = [row.version for row in rows]
         for version in versions:
-            if version not in self._known or version in versions[-_NEWEST:]:
+            if version not in self._known or version in versions[-_REREAD_MODELS:]:
                 self._known[version] = await self._games(version)
         self._known = {version: self._known[version] for version in versions}
         return Openings(tuple(self._known.values()))
@@ -222,7 +222,7 @@ def add_openings_page(frame: Frame) -> None:
         view = OpeningsView(visit, board, actions, asked_number(visit.parameters, "model"))
         await view.open()
         reader = OpeningsReader(visit.sources, visit.run.name)
-        visit.watch(visit.shared("openings", reader.read, _SECONDS, keep=True), view.show)
+        visit.watch(visit.shared("openings", reader.read, _REFRESH_SECONDS, keep=True), view.show)
 
 
 class OpeningsView:
@@ -332,7 +332,7 @@ class OpeningsView:
         self._table.show([self._row(shown, each, line) for each in shown.moves[:20]])
         self._example.set_visibility(shown.uid is not None)
         self._example.props["href"] = self._visit.link(f"/games/{shown.uid}", ply=len(line))
-        self._draw_curves(by_model)
+        self._draw_charts(by_model)
 
     def _draw_marks(self) -> None:
         shown = self._shown
@@ -342,7 +342,9 @@ class OpeningsView:
         most = max((each.games for each in shown.moves), default=1)
         self._board.draw_marks(
             [
-                BoardMark(words[each.move], each.games / most, _label(each.games / shown.games))
+                BoardMark(
+                    words[each.move], each.games / most, _share_text(each.games / shown.games)
+                )
                 for each in shown.moves
                 if each.move in words
             ],
@@ -350,7 +352,7 @@ class OpeningsView:
         )
 
     def _draw_line(self) -> None:
-        """Draw the moves so far, each a link back to its position."""
+        """Draw the moves so far, each a button that goes back to its position."""
         self._line.clear()
         state = State(self._game_board.game)
         with self._line:
@@ -358,10 +360,10 @@ class OpeningsView:
             for ply, (action, number) in enumerate(zip(self._actions, numbers, strict=False)):
                 words = f"{number} {state.action_to_san(action)}"
                 state.apply(action)
-                button = ui.button(words, on_click=partial(self._cut, ply + 1))
+                button = ui.button(words, on_click=partial(self._cut_to, ply + 1))
                 button.props("flat dense no-caps")
 
-    def _draw_curves(self, by_model: tuple[OpeningPosition, ...]) -> None:
+    def _draw_charts(self, by_model: tuple[OpeningPosition, ...]) -> None:
         """Draw shares and scores of the moves that are most frequent over all models."""
         total: dict[str, float] = {}
         for each in by_model:
@@ -417,18 +419,18 @@ class OpeningsView:
 
     def _play(self, action: int) -> None:
         if len(self._actions) < MOST_PLIES - 1:
-            self._go([*self._actions, action])
+            self._go_to([*self._actions, action])
 
     def _back(self) -> None:
-        self._cut(max(0, len(self._actions) - 1))
+        self._cut_to(max(0, len(self._actions) - 1))
 
     def _start(self) -> None:
-        self._cut(0)
+        self._cut_to(0)
 
-    def _cut(self, plies: int) -> None:
-        self._go(self._actions[:plies])
+    def _cut_to(self, plies: int) -> None:
+        self._go_to(self._actions[:plies])
 
-    def _go(self, actions: list[int]) -> None:
+    def _go_to(self, actions: list[int]) -> None:
         """Show another position, and update the address."""
         self._actions = actions
         with self._reached:
@@ -438,5 +440,5 @@ class OpeningsView:
         self._draw()
 
 
-def _label(share: float) -> str:
+def _share_text(share: float) -> str:
     return f"{share:.0%}" if share >= 0.01 else ""

@@ -23,7 +23,7 @@ from zerofleet.services.dashboard.frame import (
     asked_actions,
     asked_choice,
     asked_start,
-    said_heading,
+    hidden_heading,
     sentence,
 )
 from zerofleet.services.dashboard.position_field import CopyFields, PositionField, line_record
@@ -211,7 +211,7 @@ def add_play_page(frame: Frame) -> None:
 
     @frame.page("/play", "Play", "model", "side", "simulations", "hints", "start", "moves")
     async def _(visit: Visit) -> None:
-        said_heading("Play")
+        hidden_heading("Play")
         await open_view(visit, PlayView, "played")
 
 

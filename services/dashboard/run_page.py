@@ -1,4 +1,4 @@
-"""The front page: whether the run learns, and how it plays."""
+"""The run page, which is the front page: curves of strength, training and self-play."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ from zerofleet.services.dashboard.charts import (
 from zerofleet.services.dashboard.frame import (
     Frame,
     Visit,
+    hidden_heading,
     rated_words,
-    said_heading,
     sentence,
 )
 from zerofleet.services.dashboard.run_queries import BLOCK_GAMES, CurveReader, GameBlock, RunCurves
@@ -58,8 +58,9 @@ Scale = Literal["time", "games", "steps", "cpu"]
 
 _AXIS_NAMES = {"games": "self-play games", "steps": "training steps", "cpu": "CPU-seconds"}
 CURVES_SECONDS = 10.0
-_BLOCKS = f"Appears with the first {BLOCK_GAMES} games of self-play."
-_MEASURED = "Appears with the trainer's first measurement."
+# Texts of panels that have nothing to show yet.
+_NO_BLOCKS = f"Appears with the first {BLOCK_GAMES} games of self-play."
+_NO_MEASUREMENTS = "Appears with the trainer's first measurement."
 _TRAINING, _VALIDATION = "training", "validation"
 _FURTHER = {
     "soft_policy_loss": "soft policy",
@@ -67,13 +68,13 @@ _FURTHER = {
     "final_planes_loss": "final planes",
     "final_score_loss": "final score",
 }
-_USUAL = {
+_TYPICAL_EXAM_ERRORS = {
     "tic_tac_toe": "Usual on two cores: 0% after 20 seconds.",
     "connect_four": "Usual on two cores: about 3% after 10 minutes and 2% after an hour.",
     "othello": "Usual on two cores: about 2% after two hours, at 400 simulations.",
 }
 """Exam errors with search, of the run files in ``runs``: docs/how-to/is-my-run-learning.md."""
-_USUAL_GO9 = "Usual on two cores: about +500 after an hour."
+_TYPICAL_GO9_ELO = "Usual on two cores: about +500 after an hour."
 
 
 @dataclass(frozen=True, slots=True)
@@ -323,7 +324,7 @@ class RunDrawings:
     def unique_games(self) -> Drawing:
         """Draw the share of distinct games in a row, and of distinct positions in a batch."""
         lines = [
-            ChartLine("games", self._played(lambda block: block.different_share * 100), BLUE),
+            ChartLine("games", self._block_points(lambda block: block.distinct_share * 100), BLUE),
             *self._measured(
                 "positions in a batch", self.curves.trained, "distinct_share", ORANGE, 100
             ),
@@ -333,9 +334,11 @@ class RunDrawings:
     def lengths(self) -> Drawing:
         """Draw the lengths of games, in plies."""
         lines = [
-            ChartLine("mean", self._played(lambda block: block.length), BLUE),
-            ChartLine("10th percentile", self._played(lambda block: block.short), GREY),
-            ChartLine("90th percentile", self._played(lambda block: block.long), GREY, dashed=True),
+            ChartLine("mean", self._block_points(lambda block: block.length), BLUE),
+            ChartLine("10th percentile", self._block_points(lambda block: block.short), GREY),
+            ChartLine(
+                "90th percentile", self._block_points(lambda block: block.long), GREY, dashed=True
+            ),
         ]
         return Drawing(lines, self.times.axis, ChartAxis(name="plies", least=0))
 
@@ -349,14 +352,17 @@ class RunDrawings:
         lines = [
             ChartLine(
                 sentence(f"{first} won"),
-                self._played(lambda block: 100 * block.first_wins / block.games),
+                self._block_points(lambda block: 100 * block.first_wins / block.games),
                 BLUE,
                 area=True,
             ),
             ChartLine(
-                "draw", self._played(lambda block: 100 * block.draws / block.games), GREY, area=True
+                "draw",
+                self._block_points(lambda block: 100 * block.draws / block.games),
+                GREY,
+                area=True,
             ),
-            ChartLine(sentence(f"{second} won"), self._played(lost), ORANGE, area=True),
+            ChartLine(sentence(f"{second} won"), self._block_points(lost), ORANGE, area=True),
         ]
         return Drawing(lines, self.times.axis, ChartAxis(name="% of games", least=0, most=100))
 
@@ -364,7 +370,7 @@ class RunDrawings:
         """Draw the share of would-be resignations that did not lose, and the allowed share."""
         rows = [row for row in self.curves.resignations if row.would_resign]
         wrong = self.times.points(rows, lambda row: percent(row.wrong / row.would_resign))
-        resigned = self._played(lambda block: 100 * block.resigned / block.games)
+        resigned = self._block_points(lambda block: 100 * block.resigned / block.games)
         lines = [ChartLine("false resignations", wrong, RED, dots=True)]
         if any(y for _, y in resigned):
             lines.append(ChartLine("games resigned", resigned, GREEN))
@@ -383,7 +389,7 @@ class RunDrawings:
         marks = [x for row in rows if (x := self.times.x(row.promoted_at)) is not None]
         return sorted(marks)[-_MOST_MARKS:]
 
-    def _played(self, value: Callable[[GameBlock], float]) -> list[Point]:
+    def _block_points(self, value: Callable[[GameBlock], float]) -> list[Point]:
         return self.times.points(self.curves.blocks, lambda block: rounded(value(block)))
 
     def _measured(
@@ -426,7 +432,7 @@ def add_run_page(frame: Frame) -> None:
     @frame.page("/", "Run")
     async def _(visit: Visit) -> None:
         reader = CurveReader(visit.sources, visit.run.name)
-        said_heading("Run")
+        hidden_heading("Run")
         view = RunView(visit)
         curves = visit.shared(
             "curves", reader.read, CURVES_SECONDS, keep=True, is_loading=RunCurves.is_loading
@@ -442,7 +448,7 @@ class RunView:
         self._scale: Scale = "time"
         self._smooth = True
         self._panels: list[tuple[ChartPanel, Callable[[RunDrawings], Drawing]]] = []
-        self._of_games: list[tuple[ChartPanel, str]] = []
+        self._game_panels: list[tuple[ChartPanel, str]] = []
         config = visit.run.config
         with ui.element("div").classes("zf-tools"):
             scales = {"time": "Time", "games": "Games", "steps": "Steps"}
@@ -450,7 +456,7 @@ class RunView:
                 'dense no-caps unelevated aria-label="x axis"'
             )
             ui.switch("Smoothed", value=True, on_change=self._choose_smooth).props("dense")
-            self._read_so_far = ui.label().classes("zf-note").props('role="status"')
+            self._loading_progress = ui.label().classes("zf-note").props('role="status"')
         self._origin = ui.label().classes("zf-note")
         self._warned: Sequence[TrainingWarning] = ()
         self._warnings = ui.element("div").classes("zf-warnings").props('role="status"')
@@ -463,7 +469,7 @@ class RunView:
     def show(self, curves: RunCurves) -> None:
         """Draw the current curves."""
         self._curves = curves
-        self._say_read_so_far()
+        self._show_loading_progress()
         self._origin.set_text(f"Begins with {curves.origin}." if curves.origin else "")
         self._origin.set_visibility(curves.origin is not None)
         self._warn()
@@ -471,16 +477,16 @@ class RunView:
         for panel, draw in self._panels:
             panel.show(draw(drawings))
 
-    def _say_read_so_far(self) -> None:
+    def _show_loading_progress(self) -> None:
         """Show how many games were read, while a new dashboard reads the games of a long run."""
         stored, words = self._curves.games_stored, ""
         if stored is not None:
             read = sum(block.games for block in self._curves.blocks)
             of = "more than " if self._curves.more_are_stored else ""
             words = f"Loading history: {read:,} of {of}{stored:,} games."
-            self._read_so_far.set_text(f"{words} Charts are complete up to this point.")
-        self._read_so_far.set_visibility(stored is not None)
-        for panel, note in self._of_games:
+            self._loading_progress.set_text(f"{words} Charts are complete up to this point.")
+        self._loading_progress.set_visibility(stored is not None)
+        for panel, note in self._game_panels:
             panel.note(f"{note} {words}".strip())
 
     def _warn(self) -> None:
@@ -503,9 +509,10 @@ class RunView:
                 "Exam errors",
                 "Appears with the first exam, after the first promotion.",
                 "How often the model plays worse than perfect play. "
-                f"{_USUAL.get(run.game, '')}".strip(),
+                f"{_TYPICAL_EXAM_ERRORS.get(run.game, '')}".strip(),
                 wide=True,
             )
+        typical = _TYPICAL_GO9_ELO if run.game.startswith("go(size=9,") else ""
         self._panel(
             RunDrawings.elo,
             "Elo of promoted models",
@@ -513,7 +520,7 @@ class RunView:
             "The band and ± are the 95% interval, relative to the oldest model that played. Dashed "
             "lines are opponents that never change: random play, search without a network, GNU "
             "Go. "
-            f"{_USUAL_GO9 if run.game.startswith('go(size=9,') else ''} {rated_words(run)}".strip(),
+            f"{typical} {rated_words(run)}".strip(),
             wide=not has_exam(run.game),
         )
 
@@ -521,14 +528,14 @@ class RunView:
         self._panel(
             lambda drawings: drawings.loss("policy_loss", "nats"),
             "Policy loss",
-            _MEASURED,
+            _NO_MEASUREMENTS,
             "Cross-entropy with the search's policy. Good: validation stays close to training. "
             "Thin lines are promotions.",
         )
         self._panel(
             lambda drawings: drawings.loss("value_loss", "squared error"),
             "Value loss",
-            _MEASURED,
+            _NO_MEASUREMENTS,
             "The target lies between the game's result and the search's values. Thin lines are "
             "promotions.",
         )
@@ -536,40 +543,40 @@ class RunView:
             self._panel(
                 RunDrawings.further_losses,
                 "Further losses",
-                _MEASURED,
+                _NO_MEASUREMENTS,
                 "Losses of auxiliary targets, and losses of your own network by name, on one batch "
                 "of training games.",
             )
         self._panel(
             RunDrawings.entropies,
             "Policy entropy and KL divergence",
-            _MEASURED,
+            _NO_MEASUREMENTS,
             "The KL divergence is how far the search changes the network's policy. It shrinks "
             "while the network learns.",
         )
         self._panel(
             RunDrawings.agreement,
             "Policy agreement",
-            _MEASURED,
+            _NO_MEASUREMENTS,
             "Positions where network and search prefer the same move.",
         )
         self._panel(
             RunDrawings.explained,
             "Explained variance of the value",
-            _MEASURED,
+            _NO_MEASUREMENTS,
             "1 is perfect. 0 is no better than the mean result.",
         )
         self._panel(
             RunDrawings.calibration,
             "Value calibration by stage",
-            _MEASURED,
+            _NO_MEASUREMENTS,
             "Good: predicted and actual are equal. Newest measurements, on validation games if "
             "there are any.",
         )
         self._panel(
             RunDrawings.stage_error,
             "Value error by stage",
-            _MEASURED,
+            _NO_MEASUREMENTS,
             "Overfitting shows first in the early stages.",
         )
 
@@ -577,26 +584,29 @@ class RunView:
         self._panel(
             lambda drawings: drawings.reuse(most_reuse),
             "Sample reuse (replay ratio)",
-            _MEASURED,
+            _NO_MEASUREMENTS,
             "Samples drawn for each position since the run began. Good: at the dashed line.",
         )
         self._panel(
             RunDrawings.unique_games,
             "Unique games",
-            _BLOCKS,
+            _NO_BLOCKS,
             f"Of {BLOCK_GAMES} games in a row. Good: above 80%, in games longer than 16 plies.",
-            of_games=True,
+            shows_games=True,
         )
-        self._panel(RunDrawings.lengths, "Game length", _BLOCKS, of_games=True)
+        self._panel(RunDrawings.lengths, "Game length", _NO_BLOCKS, shows_games=True)
         self._panel(
-            lambda drawings: drawings.results(names), "Game results", _BLOCKS, of_games=True
+            lambda drawings: drawings.results(names),
+            "Game results",
+            _NO_BLOCKS,
+            shows_games=True,
         )
         self._panel(
             RunDrawings.resignations,
             "Resignations",
             "Appears when games played to the end have given a resignation threshold (v_resign).",
             "False resignations: share of would-be resigned games that the player did not lose.",
-            of_games=True,
+            shows_games=True,
         )
 
     def _panel(
@@ -607,12 +617,12 @@ class RunView:
         note: str = "",
         *,
         wide: bool = False,
-        of_games: bool = False,
+        shows_games: bool = False,
     ) -> None:
         panel = ChartPanel(title, empty, note=note, wide=wide)
         self._panels.append((panel, draw))
-        if of_games:
-            self._of_games.append((panel, note))
+        if shows_games:
+            self._game_panels.append((panel, note))
 
     def _choose_scale(self, event: events.ValueChangeEventArguments[str]) -> None:
         self._scale = cast("Scale", event.value)

@@ -19,8 +19,8 @@ from zerofleet.services.dashboard.sources import GameCount, Sources
 
 MOST_POINTS = 500
 BLOCK_GAMES = 100
-_BLOCKS_A_QUERY = 40
-_QUERIES_A_LOOK = 10
+_BLOCKS_PER_QUERY = 40
+_QUERIES_PER_READ = 10
 _NO_GAME = "00000000-0000-0000-0000-000000000000"
 
 _METRICS = """
@@ -125,7 +125,7 @@ ORDER BY t.threshold_id
 # Below the horizon no open transaction can still store a game, so the order is final.
 _BLOCKS = """
 SELECT
-    count(*) AS games, count(DISTINCT moves) AS different, max(ingested_at) AS at,
+    count(*) AS games, count(DISTINCT moves) AS distinct_games, max(ingested_at) AS at,
     count(*) FILTER (WHERE result = 1) AS first_wins, count(*) FILTER (WHERE result = 0) AS draws,
     count(*) FILTER (WHERE reason = 'resign') AS resigned, avg(length)::float8 AS length,
     percentile_disc(0.1) WITHIN GROUP (ORDER BY length) AS short,
@@ -147,13 +147,13 @@ ORDER BY number
 
 @dataclass(frozen=True, slots=True)
 class GameBlock:
-    """Successive games of self-play, in the order of their storing."""
+    """Figures of successive games of self-play, in the order in which they were stored."""
 
     games: int
     at: datetime
     """When the last game of the block was stored."""
-    different_share: float
-    """Share of distinct games, of each 100 in a row."""
+    distinct_share: float
+    """Share of distinct games in each 100 successive ones."""
     first_wins: int
     draws: int
     resigned: int
@@ -174,7 +174,7 @@ class GameBlock:
         return GameBlock(
             games,
             other.at,
-            mean(self.different_share, other.different_share),
+            mean(self.distinct_share, other.distinct_share),
             self.first_wins + other.first_wins,
             self.draws + other.draws,
             self.resigned + other.resigned,
@@ -186,35 +186,38 @@ class GameBlock:
 
 @dataclass(slots=True)
 class GameBlocks:
-    """The self-play of a run in blocks of 100 games, each read once; long runs in larger ones."""
+    """The self-play games of a run in blocks of 100, each read once.
+
+    In long runs blocks are joined, so that there are at most ``MOST_POINTS``.
+    """
 
     blocks: list[GameBlock] = field(default_factory=list[GameBlock])
-    are_all: bool = False
-    """Whether they hold all games except the last few; if not, older ones are still being read."""
+    is_complete: bool = False
+    """Whether only games of a block that is not full yet are missing; False while history loads."""
     _tx: str = "0"
     _uid: str = _NO_GAME
 
-    async def read_on(self, sources: Sources, run: str) -> None:
+    async def read_new(self, sources: Sources, run: str) -> None:
         """Read the blocks completed since the last call, a bounded number of them.
 
         Raises:
             StoreUnavailableError: Postgres does not answer.
         """
-        self.are_all = False
-        for _ in range(_QUERIES_A_LOOK):
+        self.is_complete = False
+        for _ in range(_QUERIES_PER_READ):
             rows = await sources.rows(
                 _BLOCKS,
                 run=run,
                 tx=self._tx,
                 uid=self._uid,
                 block=BLOCK_GAMES,
-                most=_BLOCKS_A_QUERY * BLOCK_GAMES,
+                most=_BLOCKS_PER_QUERY * BLOCK_GAMES,
             )
             for row in rows:
                 self.blocks.append(_block(row))
                 self._tx, self._uid = row.tx, row.uid
-            if len(rows) < _BLOCKS_A_QUERY:
-                self.are_all = True
+            if len(rows) < _BLOCKS_PER_QUERY:
+                self.is_complete = True
                 break
         while len(self.blocks) > MOST_POINTS:
             self.blocks = _halved(self.blocks)
@@ -252,7 +255,7 @@ class CurveReader:
 
     sources: Sources
     run: str
-    _play: GameBlocks = field(default_factory=GameBlocks)
+    _blocks: GameBlocks = field(default_factory=GameBlocks)
     _count: GameCount = field(default_factory=GameCount)
     _measured: RunCurves = field(default_factory=RunCurves)
     _newest: Sequence[Row[tuple[object, ...]]] = ()
@@ -263,34 +266,34 @@ class CurveReader:
         Raises:
             StoreUnavailableError: Postgres does not answer.
         """
-        ask, run = self.sources.rows, self.run
-        await self._play.read_on(self.sources, run)
+        rows, run = self.sources.rows, self.run
+        await self._blocks.read_new(self.sources, run)
         await self._read_measurements()
-        anchors = await ask(_ANCHORS, run=run)
-        stored = None if self._play.are_all else await self._count.read(self.sources, run)
+        anchors = await rows(_ANCHORS, run=run)
+        stored = None if self._blocks.is_complete else await self._count.read(self.sources, run)
         return replace(
             self._measured,
-            ratings=await ask(_RATINGS, run=run, most=MOST_POINTS),
+            ratings=await rows(_RATINGS, run=run, most=MOST_POINTS),
             anchors={row.player: (row.elo, row.elo_error) for row in anchors},
-            warnings=[TrainingWarning(*row) for row in await ask(TRAINING_WARNINGS, run=run)],
-            origin=next((str(Origin(*row)) for row in await ask(ORIGIN, run=run)), None),
-            exams=await ask(_EXAMS, run=run, most=MOST_POINTS),
-            resignations=await ask(_RESIGNATIONS, run=run, most=MOST_POINTS),
-            blocks=tuple(self._play.blocks),
+            warnings=[TrainingWarning(*row) for row in await rows(TRAINING_WARNINGS, run=run)],
+            origin=next((str(Origin(*row)) for row in await rows(ORIGIN, run=run)), None),
+            exams=await rows(_EXAMS, run=run, most=MOST_POINTS),
+            resignations=await rows(_RESIGNATIONS, run=run, most=MOST_POINTS),
+            blocks=tuple(self._blocks.blocks),
             games_stored=stored,
             more_are_stored=stored is not None and not self._count.is_whole,
         )
 
     async def _read_measurements(self) -> None:
         """Read the trainer's measurements, the largest part, only if there is a new one."""
-        ask, run = self.sources.rows, self.run
-        newest = await ask(_NEWEST, run=run)
+        rows, run = self.sources.rows, self.run
+        newest = await rows(_NEWEST, run=run)
         if newest == self._newest:
             return
         self._measured = RunCurves(
-            trained=await ask(_METRICS, run=run, split="train", most=MOST_POINTS),
-            held_out=await ask(_METRICS, run=run, split="held_out", most=MOST_POINTS),
-            stages=await ask(_STAGES, run=run),
+            trained=await rows(_METRICS, run=run, split="train", most=MOST_POINTS),
+            held_out=await rows(_METRICS, run=run, split="held_out", most=MOST_POINTS),
+            stages=await rows(_STAGES, run=run),
         )
         self._newest = newest
 
@@ -299,7 +302,7 @@ def _block(row: Row[tuple[object, ...]]) -> GameBlock:
     return GameBlock(
         row.games,
         row.at,
-        row.different / row.games,
+        row.distinct_games / row.games,
         row.first_wins,
         row.draws,
         row.resigned,

@@ -28,7 +28,7 @@ from zerofleet.services.dashboard.charts import (
     rounded,
     smoothed,
 )
-from zerofleet.services.dashboard.frame import Frame, Visit, asked_choice, said_heading, there_are
+from zerofleet.services.dashboard.frame import Frame, Visit, asked_choice, hidden_heading, there_are
 from zerofleet.services.dashboard.run_page import CURVES_SECONDS, Scale, TimeScale
 from zerofleet.services.dashboard.run_queries import CurveReader, RunCurves
 from zerofleet.services.dashboard.sources import ComparedRun, SharedReading
@@ -57,7 +57,7 @@ def add_runs_page(frame: Frame) -> None:
 
     @frame.page("/runs", "Runs", "runs", "axis")
     async def _(visit: Visit) -> None:
-        said_heading("Compare runs")
+        hidden_heading("Compare runs")
         RunsView(visit, await visit.sources.compared_runs(visit.run))
 
 

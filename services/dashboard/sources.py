@@ -74,7 +74,7 @@ _TRAINING = ("selfplay", "trainer", "evaluator")
 _EXPECTED = ("inference", *_TRAINING)  # services of every run that is up
 _MOST_COUNTED = 200_000  # games per reading
 
-_STANDING = """
+_RUN_SUMMARY = """
 SELECT
     (SELECT count(*) FROM models WHERE run = :run) AS models,
     h.seq AS promotions, h.version AS best_version, h.at AS best_since,
@@ -154,7 +154,7 @@ class SharedReading(Generic[_Value]):
         key = object()
         self._watchers[key] = draw
         if self.value is not None:
-            self._tell(draw, self.value)
+            self._draw(draw, self.value)
         if self._task is None:
             self._task = asyncio.create_task(self._keep_reading())
         return lambda: self._leave(key)
@@ -193,9 +193,9 @@ class SharedReading(Generic[_Value]):
             return
         self.value = value
         for draw in list(self._watchers.values()):
-            self._tell(draw, value)
+            self._draw(draw, value)
 
-    def _tell(self, draw: Callable[[_Value], None], value: _Value) -> None:
+    def _draw(self, draw: Callable[[_Value], None], value: _Value) -> None:
         try:
             draw(value)
         except Exception:
@@ -203,8 +203,8 @@ class SharedReading(Generic[_Value]):
 
 
 @dataclass(frozen=True, slots=True)
-class Away:
-    """A source that is not up, or a database without this version's tables and views."""
+class Outage:
+    """An outage of a source: it is down or half up, or it is a database of another version."""
 
     name: str
     since: datetime
@@ -313,7 +313,7 @@ class Sources:
             whose="all visitors together have",
         )
         self._num_simulations = client_simulations(run)
-        self._away: dict[str, Away] = {}
+        self._outages: dict[str, Outage] = {}
 
     async def __aenter__(self) -> Self:
         await self._player.__aenter__()
@@ -342,16 +342,16 @@ class Sources:
         return mine
 
     @property
-    def away(self) -> tuple[Away, ...]:
+    def outages(self) -> tuple[Outage, ...]:
         """The sources that did not answer at the last call."""
-        return tuple(self._away.values())
+        return tuple(self._outages.values())
 
     async def look_for_inference(self) -> None:
         """Call inference if it was down, because pages call it only when a visitor does.
 
         The call is cheap, and none is made while inference answers.
         """
-        if _INFERENCE in self._away:
+        if _INFERENCE in self._outages:
             with contextlib.suppress(ZerofleetError), self.asking(_INFERENCE):
                 await self._player.describe()
 
@@ -386,18 +386,18 @@ class Sources:
             beats = await asyncio.to_thread(heartbeats.read)
         # Only this call also checks whether Redis accepts writes.
         if heartbeats.state.status == "half up":
-            self._note("Redis", heartbeats.state.reason, is_half_up=True)
+            self._record_outage("Redis", heartbeats.state.reason, is_half_up=True)
         else:
-            self._away.pop("Redis", None)
+            self._outages.pop("Redis", None)
         return beats
 
     @property
     def redis(self) -> RedisState:
         """Status of Redis at the last reading by any page."""
-        away = self._away.get("Redis")
-        if away is None:
+        outage = self._outages.get("Redis")
+        if outage is None:
             return UP
-        return RedisState("half up" if away.is_half_up else "down", away.why)
+        return RedisState("half up" if outage.is_half_up else "down", outage.why)
 
     async def history(self, run: str, service: str, seconds: float) -> ServiceHistory:
         """Return the history of a service's processes over the last seconds.
@@ -421,18 +421,18 @@ class Sources:
         try:
             yield
         except (StoreUnavailableError, InferenceUnavailableError) as error:
-            self._note(name, str(error))
+            self._record_outage(name, str(error))
             raise
-        away = self._away.get(name)
-        if away is not None and not away.is_half_up:
-            del self._away[name]
+        outage = self._outages.get(name)
+        if outage is not None and not outage.is_half_up:
+            del self._outages[name]
 
-    def _note(self, name: str, why: str, *, is_half_up: bool = False) -> None:
+    def _record_outage(self, name: str, why: str, *, is_half_up: bool = False) -> None:
         """Record that a source is not up, and since when."""
-        before = self._away.get(name)
+        before = self._outages.get(name)
         is_new = before is None or before.is_half_up != is_half_up
         since = datetime.now(UTC) if before is None or is_new else before.since
-        self._away[name] = Away(name, since, why, is_half_up)
+        self._outages[name] = Outage(name, since, why, is_half_up)
 
     async def runs(self) -> list[tuple[str, str]]:
         """Return the newest runs of the database, as names and games.
@@ -586,7 +586,7 @@ class StripFigures:
 
     figures: RunFigures | None = None
     """None: Postgres has not answered yet."""
-    away: tuple[Away, ...] = ()
+    outages: tuple[Outage, ...] = ()
 
 
 @dataclass(slots=True)
@@ -606,7 +606,7 @@ class StripReader:
         # It may take seconds to report that it is down, and the strip does not wait for it.
         if self._looking is None or self._looking.done():
             self._looking = asyncio.create_task(self.sources.look_for_inference())
-        return StripFigures(self._figures, self.sources.away)
+        return StripFigures(self._figures, self.sources.outages)
 
     async def read_services(self) -> ServiceFigures:
         """Return the current status of the services.
@@ -629,7 +629,7 @@ class StripReader:
         )
 
     async def _stored(self) -> RunFigures:
-        [row] = await self.sources.rows(_STANDING, run=self.run.name)
+        [row] = await self.sources.rows(_RUN_SUMMARY, run=self.run.name)
         since: datetime | None = row.best_since
         return RunFigures(
             run=self.run.name,

@@ -13,7 +13,7 @@ from typing import Any, cast
 from urllib.parse import urlencode
 
 from zerofleet.errors import StoreUnavailableError
-from zerofleet.services.dashboard.frame import Frame, Visit, said_heading
+from zerofleet.services.dashboard.frame import Frame, Visit, hidden_heading
 from zerofleet.services.dashboard.sources import Sources
 from zerofleet.services.dashboard.sql_queries import (
     CSV_PATH,
@@ -86,7 +86,7 @@ def add_sql_page(frame: Frame, queries: VisitorQueries) -> None:
 
     @frame.page("/sql", "SQL", "query")
     async def _(visit: Visit) -> None:
-        said_heading("SQL")
+        hidden_heading("SQL")
         query = visit.parameters.get("query", _FIRST_QUERY)
         if len(query) > _QUERY_CHARACTERS:
             visit.note(

@@ -194,9 +194,9 @@ async def test_the_page_notices_by_itself_that_inference_is_back(
         async with Sources(run, settings) as sources, asyncio.timeout(120):
             with pytest.raises(InferenceUnavailableError), sources.asking("Inference"):
                 raise InferenceUnavailableError("nobody answers")
-            assert [away.name for away in sources.away] == ["Inference"]
+            assert [outage.name for outage in sources.outages] == ["Inference"]
             strip = StripReader(sources, sources.run)
-            while (await strip.read()).away:
+            while (await strip.read()).outages:
                 pass
 
 

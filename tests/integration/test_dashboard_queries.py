@@ -89,18 +89,18 @@ async def test_blocks_hold_every_hundred_games(database: Database, sources: Sour
     for _ in range(5):
         play(database, 90)
     blocks = GameBlocks()
-    await blocks.read_on(sources, "test")
+    await blocks.read_new(sources, "test")
     assert [block.games for block in blocks.blocks] == [100] * 4
-    assert blocks.are_all
+    assert blocks.is_complete
     play(database, 150)
-    await blocks.read_on(sources, "test")
+    await blocks.read_new(sources, "test")
     assert [block.games for block in blocks.blocks] == [100] * 6
     [row] = database._rows(
         "SELECT avg(length) AS length, count(*) FILTER (WHERE result = 1) AS wins FROM games"
     )
     assert sum(block.length for block in blocks.blocks) / 6 == pytest.approx(float(row.length))
     assert sum(block.first_wins for block in blocks.blocks) == row.wins
-    assert blocks.blocks[5].different_share == 0.02
+    assert blocks.blocks[5].distinct_share == 0.02
     joined = blocks.blocks[0].joined(blocks.blocks[1])
     assert joined.games == 200
     assert joined.draws == blocks.blocks[0].draws + blocks.blocks[1].draws
@@ -109,8 +109,8 @@ async def test_blocks_hold_every_hundred_games(database: Database, sources: Sour
 async def test_games_of_a_long_run_are_read_bit_by_bit_and_it_says_how_many(
     database: Database, sources: Sources, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run_queries, "_BLOCKS_A_QUERY", 1)
-    monkeypatch.setattr(run_queries, "_QUERIES_A_LOOK", 2)
+    monkeypatch.setattr(run_queries, "_BLOCKS_PER_QUERY", 1)
+    monkeypatch.setattr(run_queries, "_QUERIES_PER_READ", 2)
     for _ in range(3):
         play(database, 90)
     reader = CurveReader(sources, "test")
@@ -172,9 +172,9 @@ async def test_a_source_says_since_when_it_is_away(settings: DashboardSettings) 
         first = await reader.read()
         await reader.read_services()
         again = await reader.read()
-        assert [each.name for each in again.away] == ["Redis"]
-        assert again.away[0].since == first.away[0].since
-        assert "Redis has been unavailable since" in again.away[0].words
+        assert [each.name for each in again.outages] == ["Redis"]
+        assert again.outages[0].since == first.outages[0].since
+        assert "Redis has been unavailable since" in again.outages[0].words
         assert again.figures is not None
         assert (await reader.read_services()).health == ("Service status unknown", "idle")
 
@@ -184,11 +184,11 @@ async def test_the_views_of_another_version_are_said_until_they_are_mended(
 ) -> None:
     database._run("UPDATE definitions SET digest = 'other' || digest")
     reader = StripReader(sources, sources.run)
-    [away] = (await reader.read()).away
-    assert away.name == "Postgres"
-    assert "another version of zerofleet: run `zerofleet migrate`" in away.words
+    [outage] = (await reader.read()).outages
+    assert outage.name == "Postgres"
+    assert "another version of zerofleet: run `zerofleet migrate`" in outage.words
     database._run("UPDATE definitions SET digest = substr(digest, 6)")
-    assert (await reader.read()).away == ()
+    assert (await reader.read()).outages == ()
 
 
 def test_the_strip_shows_the_status_of_each_service() -> None:
