@@ -16,7 +16,7 @@ import structlog
 from zerofleet.best_pointer import BestPointer
 from zerofleet.database import MatchGame, MatchRow, Promotion, PromotionChain, match_seed
 from zerofleet.errors import StaleEpochError, StoreUnavailableError
-from zerofleet.match.play_match import PairQueue, Place, play_match, random_openings
+from zerofleet.match.play_match import PairQueue, Place, all_places, play_match, random_openings
 from zerofleet.search_configs import match_search
 from zerofleet.services.evaluator.context import EvaluatorContext, Players
 from zerofleet.verdict import GateRule, Judgement, MatchStatistics, judge
@@ -85,7 +85,7 @@ class Referee:
         figures.match_pairs_counted = figures.match_score = figures.match_llr = None
         try:
             judgement = await self._judge(match)
-            missing = {(i, color) for i in range(len(openings)) for color in (0, 1)} - stored
+            missing = set(all_places(len(openings))) - stored
             if judgement.verdict is None and missing:
                 await self._play(match, openings, starts, self._queue(match, missing))
                 judgement = await self._judge(match)

@@ -30,6 +30,7 @@ from zerofleet.match.play_match import (
     MatchPlayer,
     PairQueue,
     Place,
+    all_places,
     play_match,
     random_openings,
     together,
@@ -251,10 +252,9 @@ class PairingQueue:
         pairs = (self._run.rating.games + 1) // 2
         openings, starts = openings_of(self._run, self._book[:pairs], pairs, seed)
         places = [
-            (opening, color)
-            for opening in range(len(openings))
-            for color in (0, 1)
-            if (pairing.player, pairing.opponent, opening, color) not in stored
+            place
+            for place in all_places(len(openings))
+            if (pairing.player, pairing.opponent, *place) not in stored
         ]
         return MissingGames(pairing, seed, openings, starts, places)
 
@@ -477,7 +477,7 @@ class Trials:
         stored = await context.ask(context.database.match_places, trial.match_id)
         self._figures.trial_games, self._figures.trial_most_games = len(stored), games
         self._figures.trial_score = None
-        missing = {(i, color) for i in range(len(openings)) for color in (0, 1)} - stored
+        missing = set(all_places(len(openings))) - stored
         names = {"player": trial.player, "opponent": trial.opponent}
         simulations = trial.num_simulations
         _log.info("trial", **names, simulations=simulations, games_to_play=len(missing))

@@ -30,9 +30,9 @@ from zerofleet.records import GameRecord, changed, new_game_uid
 from zerofleet.service import first_of
 from zerofleet.verdict import Pair
 
-# A game's place in its match, which is the key of its row: the opening, and the colour of the
-# player named first (0: it is the first player of the game, 1: the second).
 Place: TypeAlias = tuple[int, int]
+"""A game's place in its match, which is the key of its row: its opening, and the colour of the
+player named first (0: it is the first player of the game, 1: the second)."""
 
 GameSoFar: TypeAlias = tuple[str, tuple[int, ...]]
 """Start position, empty for the usual one, and the actions from there."""
@@ -46,6 +46,11 @@ _MOST_MISSES = 2_000  # draws in a row without a new position: the game has none
 
 OPENING_PLIES = "evaluator.opening_plies"
 """Key of the length of openings, for messages."""
+
+
+def all_places(openings: int) -> list[Place]:
+    """Return the places of all games of a match with this many openings, in order."""
+    return [(opening, color) for opening in range(openings) for color in (0, 1)]
 
 
 @dataclass(frozen=True, slots=True)
