@@ -174,9 +174,7 @@ class Trainings:
         if len(names) == 1:
             say("one run only: name a second run file or give --set KEY=VALUE to compare it")
         if at_once > (cpus := usable_cpus()):
-            say(
-                f"{at_once} seeds share {cpus} CPUs: each takes longer, and a CPU-second does less work"
-            )
+            say(f"{at_once} seeds share {cpus} CPUs: each takes longer, and may learn less")
         say(f"results: {self._folder.path}")
 
     def _learn(self, seed: int, names: Sequence[str]) -> None:
