@@ -107,8 +107,8 @@ class Transposes(Domineering):
 
     @classmethod
     def symmetric_action(cls, action: int, symmetry: int) -> int:
-        first, second = points_of(action)
-        return action_at(first[::-1], second[::-1]) if symmetry else action
+        (row, column), (below, right) = points_of(action)
+        return action_at((column, row), (right, below)) if symmetry else action
 
 
 class TriesInPlace(Domineering):

@@ -352,7 +352,10 @@ class ClassRules:
         try:
             text: object = self._game.action_to_string(action)
         except Exception as error:
-            raise self.failed(access, error) from error
+            failure = describe_failure(self._game, access, error)
+            if failure_place(self._game, error):
+                failure += "; every number below num_actions needs a word, even if never legal"
+            raise self.wrong(failure) from error
         if not isinstance(text, str):
             raise self.wrong(describe_answer(access, text, "give the action's word, a str"))
         return text
