@@ -29,7 +29,7 @@ const STYLE = `
 .body--dark .zf-board.marks { --first: #4fc3f7; --second: #ffab70; }
 .zf-board.chess, .zf-board.chequered { --field: #e9e3d3; --field-2: #a9b6a0; --edge: #1c1c1c; --heat: #01579b; --aim: #01579b; }
 .body--dark .zf-board.chequered { --field: #cdc6b4; --field-2: #83917b; }
-.zf-board.chess { --first: #fdfdfb; --second: #23272a; }
+.zf-board.white-first { --first: #fdfdfb; --second: #23272a; }
 .zf-board:focus-visible { box-shadow: 0 0 0 3px var(--aim); }
 .zf-board .points { display: block; width: 100%; height: auto; touch-action: manipulation; user-select: none; }
 .zf-board .captured { display: flex; align-items: center; height: 1.6rem; font-size: .8rem; }
@@ -59,7 +59,7 @@ function addStyle() {
 
 export default {
   template: `
-  <div :class="['zf-board', shape.style, shape.pieces]" :role="playable ? 'application' : 'group'"
+  <div :class="['zf-board', shape.style, shape.pieces, { 'white-first': shape.white_first }]" :role="playable ? 'application' : 'group'"
     :tabindex="playable ? 0 : -1" :aria-label="label" @keydown="key" @blur="leave" @pointerleave="leave">
     <pre v-if="shape.style == 'text'" tabindex="0">{{ position.text }}</pre>
     <div v-if="rows.length" class="captured" role="img" :aria-label="rows[1].words">
@@ -82,7 +82,7 @@ export default {
       <g v-if="position.picture" class="zf-picture" transform="scale(40)" v-html="position.picture"></g>
       <circle v-for="p in shape.stars" :key="'s' + p" :cx="x(p)" :cy="y(p)" r="3.2" fill="var(--rule)" />
       <g class="names">
-        <text v-for="(name, r) in shape.row_names" :key="'r' + r" :x="-NAMES / 2" :y="y(r * shape.columns)">{{ name }}</text>
+        <text v-for="(name, r) in shape.row_names" :key="'r' + r" :x="rowX(r)" :y="y(r * shape.columns)">{{ name }}</text>
         <text v-for="(name, c) in shape.column_names" :key="'c' + c" :x="columnX(c)" :y="high + NAMES / 2">{{ name }}</text>
       </g>
       <g v-if="lastMoves">
@@ -245,7 +245,8 @@ export default {
       return U * (column + 0.5 + this.slant * row);
     },
     y(p) { return U * (this.rise * this.place(p)[0] + 0.5) + (this.slant ? 3 : 0); },
-    columnX(c) { return U * (this.place(c)[1] + 0.5); },
+    rowX(r) { return U * this.slant * this.place(r * this.shape.columns)[0] - NAMES / 2; },
+    columnX(c) { return U * (this.place(c)[1] + 0.5 + this.slant * (this.shape.rows - 1)); },
     turnOver() {
       this.flipped = !this.flipped;
       try { sessionStorage.setItem(FLIPPED, this.flipped ? "yes" : "no"); } catch { /* storage is off */ }
@@ -288,7 +289,7 @@ export default {
       const ring = this.shape.style == "frame" && owner == 1 ? `<circle cx="20" cy="20" r="10" fill="none" stroke="var(--edge)" stroke-opacity="0.45" stroke-width="2"/>` : "";
       const disc = `<circle cx="20" cy="20" r="${radius}" fill="${fill}" stroke="var(--edge)" stroke-width="1"/>${ring}`;
       if (this.shape.pieces == "stones" || !glyph) return disc;
-      const ink = owner == 0 ? "#fff" : "#111";
+      const ink = owner == (this.shape.white_first ? 1 : 0) ? "#fff" : "#111";
       const safe = glyph.replace(/[&<>"]/g, (c) => `&#${c.charCodeAt(0)};`);
       return `${disc}<text x="20" y="20" font-size="18" font-weight="600" fill="${ink}">${safe}</text>`;
     },

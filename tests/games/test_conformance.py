@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import zerofleet_core
 
-from examples.domineering import Domineering
+from examples.domineering import Domineering, action_at, points_of
 from zerofleet.errors import ConfigError
 from zerofleet.games import spec
 from zerofleet.games.conformance import check_conformance
@@ -93,6 +93,28 @@ class TurnsActionsAlone(Domineering):
     @classmethod
     def symmetric_point(cls, point: int, symmetry: int) -> int:
         return point
+
+
+class Transposes(Domineering):
+    """The transposition swaps the players: no first domino is legal afterwards."""
+
+    num_symmetries = 2
+
+    @classmethod
+    def symmetric_point(cls, point: int, symmetry: int) -> int:
+        row, column = divmod(point, 6)
+        return 6 * column + row if symmetry else point
+
+    @classmethod
+    def symmetric_action(cls, action: int, symmetry: int) -> int:
+        (row, column), (below, right) = points_of(action)
+        return action_at((column, row), (right, below)) if symmetry else action
+
+
+class TriesInPlace(Domineering):
+    def legal_actions(self) -> list[int]:
+        self.covered[0, 0] = True
+        return super().legal_actions()
 
 
 class Collapses(Domineering):
@@ -196,6 +218,8 @@ BROKEN: dict[type[Domineering], str] = {
     SharesItsBoard: r"playing .* on a copy changed it: copy\(\) must copy",
     TurnsPointsAlone: "symmetry 1 of the actions does not lead to its image",
     TurnsActionsAlone: "symmetry 0 does not undo symmetry 1",
+    Transposes: "symmetry 1 of the actions does not lead to its image",
+    TriesInPlace: r"legal_actions\(\) changes the position: try moves on a copy",
     Collapses: "symmetry 1 puts two actions in one place",
     Rotates: "symmetry 1",
     SpeaksInSentences: "'domino 0', not one word",
@@ -224,6 +248,19 @@ class CountsForWhoMoved(Domineering):
     def apply(self, action: int) -> None:
         super().apply(action)
         self.result = abs(self.result)
+
+
+class NeverChangesTurns(Domineering):
+    def apply(self, action: int) -> None:
+        super().apply(action)
+        self.to_play = 0
+        self.is_terminal, self.result = not self.legal_actions(), 1 - bool(self.legal_actions())
+
+
+class BeginsInACorner(Domineering):
+    def __init__(self) -> None:
+        super().__init__()
+        self.covered[0, 0] = True
 
 
 class SeenByWhoMoves(Domineering):
@@ -290,5 +327,9 @@ def test_what_keeps_a_game_from_being_learnt_is_told(named: Callable[[type], str
     assert "all 20 random games were won by the first player: check that apply()" in str(told)
     assert check_conformance(named(CountsForWhoMoved), games=5).remarks == ()
     assert check_conformance(named(SeenByWhoMoves)).remarks == ()
+    told = check_conformance(named(NeverChangesTurns)).remarks
+    assert "the second player was never to play: check that apply() changes to_play" in told[-1]
+    unchecked = check_conformance(named(BeginsInACorner)).remarks
+    assert [remark[:10] for remark in unchecked] == ["symmetry 1", "symmetry 2", "symmetry 3"]
     for game in ("python:examples.domineering:Domineering", "go(size=5,komi=24)", "othello"):
         assert check_conformance(game, games=5).remarks == (), game

@@ -332,6 +332,8 @@ def test_a_list_of_mistakes_is_shown_as_a_whole(tmp_path: Path) -> None:
     assert each.last_words() == "2 mistakes:\n  one\n  two"
     each.log.write_text("{}\n  indented\n")
     assert each.last_words() == "  indented"
+    each.log.write_text('{"event": "model_not_loaded", "reason": "it does not fit"}\n')
+    assert each.last_words() == "it does not fit"
 
 
 async def test_bad_input_is_not_tried_again(tmp_path: Path) -> None:

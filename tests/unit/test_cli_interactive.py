@@ -75,6 +75,11 @@ def test_a_won_game_is_called_won(name: Callable[[int], str]) -> None:
     assert "expects +0.25 for itself" in text
 
 
+def test_an_action_may_be_its_number(name: Callable[[int], str]) -> None:
+    assert played(["4", "2", "6"]) == played([name(4), name(2), name(6)])
+    assert "the actions are 0 to 8\npossible now: a1" in played(["9"])
+
+
 def test_a_lost_game_and_undo(name: Callable[[int], str]) -> None:
     lost = played([name(3), name(4), name(8)])
     assert "The model wins." in lost

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import random
+import sys
 import threading
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache, partial
+from types import ModuleType
 from typing import ClassVar
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from examples.domineering import Domineering
 from zerofleet.errors import ConfigError
 from zerofleet.games import State, names, parse_actions
-from zerofleet.games.game_board import BoardAction, BoardPosition, GameBoard, read_grid
+from zerofleet.games.board_svg import board_svg
+from zerofleet.games.game_board import BoardAction, BoardPosition, GameBoard, Piece, read_grid
 from zerofleet.services.dashboard.board import Board, require_known
 from zerofleet.services.dashboard.toolkit import Client, ui
 
@@ -106,6 +111,46 @@ def test_the_board_of_a_class_shows_whose_pieces_are_whose() -> None:
     position = board_of(game).position(parse_actions(game, "b3b4 c1d1"))
     owners = {piece.point: piece.owner for piece in position.pieces}
     assert owners == {13: 0, 19: 0, 2: 1, 3: 1}
+
+
+def test_white_has_the_light_pieces_also_if_white_moves_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class WhiteBegins(Domineering):
+        player_names = ("White", "Black")
+
+    module = ModuleType("games_of_white")
+    monkeypatch.setattr(module, "WhiteBegins", WhiteBegins, raising=False)
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    light_first = {
+        "python:games_of_white:WhiteBegins": True,
+        "python:examples.domineering:Domineering": False,
+        "chess": True,
+        "openspiel:chess": True,
+        "openspiel:breakthrough": False,
+        "go(size=5)": False,
+    }
+    for game, is_light in light_first.items():
+        board = board_of(game)
+        assert board.shape.white_first == is_light, game
+        first = replace(board.start, pieces=(Piece(0, 0, "q"),), picture="")
+        colours = ('"#fdfdfb"', '"#fbfbf8"') if is_light else ('"#22272b"', '"#23272a"')
+        assert any(f"fill={colour}" in board_svg(board, first) for colour in colours), game
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_shifted_rows_are_hexagons_with_and_without_names(named: bool) -> None:
+    rows = [f"{row + 1} " * named + " " * row + ". r b" for row in range(3)]
+    grid = read_grid("\n".join(["  a b c"] * named + rows), 3, 3)
+    assert grid is not None
+    assert (grid.indent, grid.cells) == (1, (".", "r", "b") * 3)
+    assert grid.row_names == (("1", "2", "3") if named else ())
+
+
+def test_rows_with_names_of_two_widths_are_not_shifted() -> None:
+    grid = read_grid("\n".join(f"{row} . x" for row in range(12, 7, -1)), 5, 2)
+    assert grid is not None
+    assert grid.indent == 0
 
 
 def test_a_variation_is_played_on_from_the_position() -> None:

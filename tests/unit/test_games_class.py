@@ -161,6 +161,11 @@ class Descends(Sticks):
         return [1, 0]
 
 
+class Repeats(Sticks):
+    def legal_actions(self) -> list[int]:
+        return [0, 1, 1]
+
+
 class Negative(Sticks):
     def legal_actions(self) -> list[int]:
         return [-1, 0]
@@ -177,9 +182,21 @@ class NothingLegal(Sticks):
 
 
 class MovesAtRest(Sticks):
+    num_symmetries = 2
+
     @classmethod
     def symmetric_action(cls, action: int, symmetry: int) -> int:
         return 1 - action
+
+
+class CountsNoSymmetries(Sticks):
+    @classmethod
+    def symmetric_action(cls, action: int, symmetry: int) -> int:
+        return action
+
+
+class MovesNothing(Sticks):
+    num_symmetries = 2
 
 
 WRONG: dict[type, str] = {
@@ -196,11 +213,14 @@ WRONG: dict[type, str] = {
     OtherShape: r"ply 0: observation\(\) has shape \(8, 1, 1\).* is \(7, 1, 1\)",
     Counts: "ply 0: .* has a 2: give zeros and ones",
     Floats: "ply 0: .* dtype float32: give bool or uint8",
-    Descends: r"ply 0: .* not in ascending order: \[1, 0\]",
+    Descends: r"ply 0: .* not in ascending order: 0 comes after 1; return sorted",
+    Repeats: r"ply 0: .* not in ascending order: it has 1 twice; return sorted",
     Negative: "ply 0: .* has -1, but num_actions is 2",
     Beyond: "ply 0: .* has 2, but num_actions is 2",
     NothingLegal: r"ply 0: it is not over, but legal_actions\(\) is empty",
     MovesAtRest: "symmetry 0 must be the identity",
+    CountsNoSymmetries: r"has symmetric_action\(\), but no num_symmetries: set it",
+    MovesNothing: r"num_symmetries is 2, but the class has no symmetric_point\(\)",
 }
 
 
@@ -252,13 +272,15 @@ def test_what_goes_wrong_in_play_names_the_game_and_the_ply(named: Callable[[typ
     [
         ("python:nowhere.at.all:Game", "no module nowhere is installed or lies in"),
         ("python:zerofleet.nowhere:Game", "no module zerofleet.nowhere"),
-        ("python:zerofleet.games:Gam", "no class Gam; did you mean 'Game'"),
+        ("python:examples.domineering:Dominering", "; did you mean 'Domineering'"),
+        ("python:examples.domineering:Games", "no class Games; the module is .*domineering.py"),
+        ("python:random:Breakthrough", "the module is .*random.py: if you mean another one"),
         ("python:zerofleet.games:spec", "no class spec"),
         ("python:zerofleet.games", "not of the form python:MODULE:CLASS"),
         ("python:zerofleet.games:", "not of the form python:MODULE:CLASS"),
         ("python:examples/domineering.py:Domineering", "with dots, without .py"),
         ("python:examples.domineering.py:Domineering", "with dots, without .py"),
-        ("python:examples.domineering:Domineering(size=4)", "not of the form"),
+        ("python:examples.domineering:Domineering(size=4)", "derive a class for each variant"),
         ("pyton:examples.domineering:Domineering", "python:MODULE:CLASS"),
     ],
 )

@@ -120,10 +120,21 @@ def test_wrong_answers_are_described(named: Callable[[type], str]) -> None:
         def set_up(cls, text: str) -> SetUpSticks:
             raise KeyError(text)
 
+    class HasNoMoves(SetUpSticks):
+        @classmethod
+        def set_up(cls, text: str) -> SetUpSticks:
+            game = super().set_up(text)
+            game.left = -7  # neither over nor with a legal action
+            return game
+
+        def setup_text(self) -> str:
+            return super().setup_text().removeprefix("-")
+
     for game, failure, words in (
         (ReadsNothing, ConfigError, r"set_up\('7 first'\) returned None: return the position, or"),
         (WritesTwoLines, ConfigError, r"setup_text\(\) returned .*: give one line of text"),
         (Fails, ConfigError, r"set_up\('7 first'\) raised KeyError"),
+        (HasNoMoves, ConfigError, r"it is not over.*; in the position set_up\('7 first'\)"),
         (ForgetsThePlayer, AssertionError, "is another position: setup_text"),
     ):
         with pytest.raises(failure, match=words):

@@ -1,11 +1,14 @@
 """A checkpoint read without torch: it says which keys of a run file may not change."""
 
 import json
+import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 
+from examples.domineering import Domineering
 from zerofleet import games
 from zerofleet.config import RunConfig, run_from_values
 from zerofleet.config.fit import network_weights
@@ -111,6 +114,39 @@ def test_another_run_and_other_planes(tmp_path: Path) -> None:
         found.check(other, games.spec("go(size=6)"))
     with pytest.raises(ConfigError, match="was trained on other input planes"):
         found.check(run({}), games.spec("go(size=5,observation=liberties)"))
+
+
+def test_a_class_with_other_actions_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The planes are the same, so only the policy shows that the class has changed."""
+    name = "python:examples.domineering:Domineering"
+    trained = run_from_values(
+        {"name": "r", "preset": "plain", "game": name, "network": {**SMALL, "policy_head": "dense"}}
+    )
+    state = TrainerState("r", name, 1, 7, 0.0, 0, 99, 0)
+    CheckpointFolder(tmp_path).write(state, Learner(games.spec(name), trained).state(), 1)
+    found = LastCheckpoint.read(tmp_path)
+    assert found is not None
+    found.check(trained, games.spec(name))
+
+    class Passes(Domineering):
+        num_actions = 61
+
+        @classmethod
+        def action_to_string(cls, action: int) -> str:
+            return "pass" if action == 60 else super().action_to_string(action)
+
+        @classmethod
+        def symmetric_action(cls, action: int, symmetry: int) -> int:
+            return action if action == 60 else super().symmetric_action(action, symmetry)
+
+    module = ModuleType("games_with_a_pass")
+    monkeypatch.setattr(module, "Passes", Passes, raising=False)
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    words = "was trained with 60 actions instead of 61: .* has changed; undo the change of the cl"
+    with pytest.raises(ConfigError, match=words):
+        found.check(trained, games.spec("python:games_with_a_pass:Passes"))
 
 
 def test_damaged_checkpoints_are_passed_over(tmp_path: Path) -> None:

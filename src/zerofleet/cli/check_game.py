@@ -24,8 +24,8 @@ def check_game(
 ) -> None:
     """Try the rules of a game: play it at random, search it and train on it.
 
-    The check finds what would break a run, such as an illegal action that is
-    accepted, or a copy that shares its board with the original. It stops at the
+    The check finds what would break a run, such as a copy that shares its board
+    with the original, or a symmetry under which the rules change. It stops at the
     first mistake and prints what to change. A line that begins with "but" is a
     warning: the game is valid, but may not be learnt.
     """

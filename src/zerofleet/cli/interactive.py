@@ -15,7 +15,7 @@ from zerofleet.cli.terminal import echo
 from zerofleet.client import Player, SearchTable
 from zerofleet.fleet.report import counted
 from zerofleet.games.chess import is_chess
-from zerofleet.games.notation import player_letters, player_names, why_illegal
+from zerofleet.games.notation import player_letters, player_names, read_action, why_illegal
 from zerofleet.printable import printable
 from zerofleet.rpc.tls import ClientCredentials
 
@@ -166,7 +166,7 @@ class InteractiveGame:
 
     def _act(self, line: str, state: State) -> None:
         try:
-            action = state.string_to_action(line)
+            action = read_action(state, line)
         except ValueError as error:
             self._refuse(str(error), state)
             return

@@ -25,7 +25,7 @@ _COLOURS = {
     "lines": ("#e2c48c", "#e2c48c", "#6d5626", "#22272b", "#fbfbf8"),
     "felt": ("#3b7a57", "#3b7a57", "#24523a", "#22272b", "#fbfbf8"),
     "frame": ("#35588a", "#35588a", "#27436b", "#c8382f", "#f2c230"),
-    "chequered": ("#e9e3d3", "#a9b6a0", "#a9b6a0", "#fdfdfb", "#23272a"),
+    "chequered": ("#e9e3d3", "#a9b6a0", "#a9b6a0", "#23272a", "#fdfdfb"),
 }
 _MARK_COLOURS = ("#01579b", "#c2410c")  # X and O
 _LAST, _VISITED = "#d84315", "#0277bd"
@@ -70,6 +70,8 @@ class _Drawing:
         self._field, self._dark, self._rule, *self._colours = _COLOURS.get(shape.style, _PLAIN)
         if shape.pieces == "marks":
             self._colours = list(_MARK_COLOURS)
+        if shape.white_first:
+            self._colours.reverse()
 
     def svg(self, position: BoardPosition, shares: Mapping[int, float]) -> str:
         shape = self._shape
@@ -131,11 +133,13 @@ class _Drawing:
 
     def _names(self, high: float) -> list[str]:
         rows = (
-            (-_NAMES / 2, self._at(row * self._shape.columns)[1], name)
+            (x - (_CELL + _NAMES) / 2, y, name)
             for row, name in enumerate(self._shape.row_names)
+            for x, y in [self._at(row * self._shape.columns)]
         )
+        last_row = (self._shape.rows - 1) * self._shape.columns
         columns = (
-            (self._at(column)[0], high + _NAMES / 2, name)
+            (self._at(last_row + column)[0], high + _NAMES / 2, name)
             for column, name in enumerate(self._shape.column_names)
         )
         return [
@@ -171,7 +175,8 @@ class _Drawing:
         disc = self._circle(piece.point, 16.5, colour, "#37474f")
         if self._shape.pieces != "letters" or piece.glyph == EMPTY:
             return disc
-        ink = "#fbfbf8" if piece.owner == 0 else "#22272b"
+        is_dark = piece.owner == (1 if self._shape.white_first else 0)
+        ink = "#fbfbf8" if is_dark else "#22272b"
         return (
             f'{disc}<text x="{x:g}" y="{y:g}" font-size="16" fill="{ink}">'
             f"{escape(piece.glyph)}</text>"

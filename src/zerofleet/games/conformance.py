@@ -12,9 +12,10 @@ import zerofleet_core
 from numpy.typing import NDArray
 from zerofleet_core import GameSpec, ReplayBuffer, SearchConfig, SelfPlay
 
+from zerofleet.errors import ConfigError
 from zerofleet.games import State, spec
 from zerofleet.games.game_specs import outside_rules
-from zerofleet.games.python_game import ClassRules, raise_failure_in
+from zerofleet.games.python_game import ClassRules, failure_in, raise_failure_in
 
 _ILLEGAL_TRIED = 5  # illegal actions tried per position
 _SEARCH_BATCHES = 500
@@ -78,6 +79,7 @@ def _check(name: str, games: int, seed: int) -> Conformance:
         results[result] += 1
         _check_images(sizes, line)
     if name.startswith("python:"):
+        _check_reading(sizes, min(lines, key=len))
         _check_outcomes(sizes, min(lines, key=len))
         _check_pictures(sizes, min(lines, key=len))
     if sizes.sets_up_positions:
@@ -113,6 +115,30 @@ def _check_outcomes(sizes: GameSpec, line: list[int]) -> None:
                 f"perfect_outcomes() says {outcome} for action {action}, but the position after it "
                 f"is {reached} for the same player",
             )
+        position.apply(played)
+
+
+def _check_reading(sizes: GameSpec, line: list[int]) -> None:
+    """Check that reading the legal actions and the planes of each position changes nothing."""
+    rules = outside_rules(sizes.name)
+    if not isinstance(rules, ClassRules):
+        return
+    position = rules.start()
+    for ply, played in enumerate(line):
+        planes = position.packed_observation()
+        legal = position.legal_actions()
+        _require(
+            position.packed_observation() == planes,
+            sizes,
+            line[:ply],
+            "legal_actions() changes the position: try moves on a copy",
+        )
+        _require(
+            position.legal_actions() == legal,
+            sizes,
+            line[:ply],
+            "legal_actions() returns other actions when it is called again",
+        )
         position.apply(played)
 
 
@@ -172,7 +198,8 @@ def _play(
             _look(twin) == _look(state),
             sizes,
             line,
-            "the copy continues differently: copy() leaves out data that apply() needs",
+            "the copy continues differently: copy() leaves out data that apply() needs, or a "
+            "method uses random numbers",
         )
     _check_hash(sizes, state, line, seen)
     _require(state.legal_actions() == [], sizes, line, "it is over, but actions are legal")
@@ -195,15 +222,23 @@ def _check_set_up(sizes: GameSpec, line: list[int]) -> None:
         text = state.setup_text()
         try:
             read = State(sizes.name, [], text)
+            # Go forgets repetition, passes and earlier boards, so legal actions may be more.
+            is_same = (
+                read.to_play == state.to_play
+                and read.setup_text() == text
+                and set(state.legal_actions()) <= set(read.legal_actions())
+            )
         except ValueError as error:
             raise _broken(
                 sizes, line[:ply], f"set_up() refuses the text of setup_text(), {text!r}: {error}"
             ) from error
-        # Go forgets repetition, passes and earlier boards, so legal actions may be more.
+        except RuntimeError as error:
+            failure = failure_in(error)
+            if failure is None:
+                raise
+            raise ConfigError(f"{failure}; in the position set_up({text!r})") from failure.__cause__
         _require(
-            read.to_play == state.to_play
-            and read.setup_text() == text
-            and set(state.legal_actions()) <= set(read.legal_actions()),
+            is_same,
             sizes,
             line[:ply],
             f"set_up({text!r}) is another position: setup_text() must write all that it takes",
@@ -367,28 +402,35 @@ def _check_symmetries(sizes: GameSpec) -> None:
 def _check_images(sizes: GameSpec, line: list[int]) -> None:
     """Check that the image of a game is a game, if a symmetry leaves the start unchanged."""
     for symmetry in range(1, sizes.num_symmetries):
+        if _moves_start(sizes, symmetry):
+            continue  # as in Othello, where a quarter turn moves the first four discs
         moved = _moved(sizes, symmetry)
         state, image = State(sizes.name), State(sizes.name)
-        if not _is_image(sizes, state, image, symmetry, moved):
-            continue  # as in Othello, where a quarter turn moves the first four discs
-        for ply, action in enumerate(line):
-            state.apply(action)
-            image.apply(int(moved[action]))
+        for ply in range(len(line) + 1):
             _require(
                 _is_image(sizes, state, image, symmetry, moved),
                 sizes,
-                line[: ply + 1],
+                line[:ply],
                 f"symmetry {symmetry} of the actions does not lead to its image: "
                 "symmetric_action(action, symmetry) must return the number that the action has on "
                 "the transformed board; where actions are points, return "
                 "cls.symmetric_point(action, symmetry)",
             )
+            if ply < len(line):
+                state.apply(line[ply])
+                image.apply(int(moved[line[ply]]))
         _require(
             _ending(sizes, state, symmetry) == _ending(sizes, image),
             sizes,
             line,
             f"under symmetry {symmetry}, the end of the image is not the image of the end",
         )
+
+
+def _moves_start(sizes: GameSpec, symmetry: int) -> bool:
+    """Return whether the image of the start is another position."""
+    start = State(sizes.name).observation()
+    return bool((zerofleet_core.transform_observation(sizes.name, start, symmetry) != start).any())
 
 
 def _is_image(
@@ -492,30 +534,45 @@ def _remarks(
         lines: random games, each the actions from the start to the end.
         results: number of games that ended +1, -1 and 0.
     """
+    games = [_seen_turns(sizes, line) for line in lines]
     found: list[str] = []
-    if not _shows_whose_turn(sizes, lines):
+    if not _shows_whose_turn(games):
         found.append(
             "observation() does not say whose turn it is, and the network sees nothing else: add "
             "a plane of ones when the second player is to play"
         )
-    if len(results) == 1 and len(lines) >= _TELLING_GAMES:
+    if not any(second.any() for _, second in games) and max(map(len, lines)) > 1:
+        found.append(
+            "the second player was never to play: check that apply() changes to_play, and that "
+            "copy() copies it"
+        )
+    elif len(results) == 1 and len(lines) >= _TELLING_GAMES:
         [result] = results
         ended = {1: "won by the first player", -1: "won by the second", 0: "drawn"}[result]
         found.append(
             f"all {len(lines)} random games were {ended}: check that apply() sets result for "
             "the first player: +1 if the first player won, no matter who moved last"
         )
+    if sizes.name.startswith("python:"):
+        found += [
+            f"symmetry {symmetry} changes the start position, so this check cannot test it: make "
+            "sure that no rule changes with it, such as the direction in which a player moves"
+            for symmetry in range(1, sizes.num_symmetries)
+            if _moves_start(sizes, symmetry)
+        ]
     return tuple(found)
 
 
-def _shows_whose_turn(sizes: GameSpec, lines: Sequence[Sequence[int]]) -> bool:
+def _shows_whose_turn(games: Sequence[tuple[NDArray[np.bool_], NDArray[np.bool_]]]) -> bool:
     """Return whether the planes show the side to move, as far as random games reveal it.
 
     Either one point does so in every position, or the planes are relative to the player to move:
     own stones and the opponent's. In the latter case a plane resembles another plane of the next
     ply, on the board as it is or rotated to the mover, more than it resembles itself.
+
+    Args:
+        games: random games, each as ``_seen_turns`` returns it.
     """
-    games = [_seen_turns(sizes, line) for line in lines]
     seen, second = (np.concatenate(parts) for parts in zip(*games, strict=True))
     goes_with = seen == second[:, None, None, None]
     if goes_with.all(0).any() or (~goes_with).all(0).any():

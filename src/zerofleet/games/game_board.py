@@ -94,7 +94,7 @@ def _forsyth(text: str, rows: int, columns: int) -> TextGrid | None:
 
 
 def _lines(text: str, rows: int, columns: int) -> TextGrid | None:
-    found: list[tuple[int, str, tuple[str, ...]]] = []  # indent, name, cells
+    found: list[tuple[int, str, tuple[str, ...]]] = []  # place of the first cell, name, cells
     column_names: tuple[str, ...] = ()
     for line in text.splitlines():
         read = _line(line, columns)
@@ -108,19 +108,19 @@ def _lines(text: str, rows: int, columns: int) -> TextGrid | None:
         return None
     names = tuple(name for _, name, _ in found)
     steps = {below[0] - above[0] for above, below in itertools.pairwise(found)}
-    indent = steps.pop() if len(steps) == 1 and not any(names) else 0
+    indent = steps.pop() if len(steps) == 1 else 0
     cells = tuple(cell for _, _, row in found for cell in row)
     return TextGrid(cells, names if all(names) else (), column_names, max(indent, 0), forsyth=False)
 
 
 def _line(line: str, columns: int) -> tuple[int, str, tuple[str, ...]] | None:
-    """Return the indent, name and cells of a row; None if the line is not a row."""
+    """Return the place of the first cell, name and cells of a row; None if it is not a row."""
     line = line.rstrip()
-    indent = len(line) - len(line.lstrip())
     name = _ROW_NAME.match(line)
     ends = (name.end(1) - 1, name.end(1)) if name and name[1] else ()
     for end in sorted({0, *ends}):
         label, rest = line[:end].strip(), line[end:]
+        indent = end + len(rest) - len(rest.lstrip())
         words = rest.split()
         if len(words) == columns + 1 and words[-1] == label:  # the name is on both sides
             words.pop()
@@ -153,6 +153,7 @@ class BoardGrid:
     column_names: tuple[str, ...]
     stars: tuple[int, ...]  # points with a dot: hoshi
     pictured: bool = False  # the game draws its own pictures
+    white_first: bool = False  # the first player's pieces are the light ones
 
 
 @dataclass(frozen=True, slots=True)
@@ -443,8 +444,11 @@ class GameBoard:
         return taken[0] if len(taken) == 1 and taken[0] not in legal else None
 
     def _shape(self, grid: TextGrid | None) -> BoardGrid:
+        white_first = self.names[0].casefold() == "white"
         if grid is None and self._drawing is not None:
-            return BoardGrid("squares", "letters", self._rows, self._columns, (), (), (), True)
+            return BoardGrid(
+                "squares", "letters", self._rows, self._columns, (), (), (), True, white_first
+            )
         if grid is None:
             return BoardGrid("text", "letters", 0, 0, (), (), ())
         rows, columns = grid.row_names, grid.column_names
@@ -473,6 +477,7 @@ class GameBoard:
             if stars
             else (),
             pictured=self._drawing is not None,
+            white_first=white_first or self._pieces(grid) == "chess",
         )
 
     def _style(self, grid: TextGrid) -> Style:

@@ -130,7 +130,7 @@ def parse_actions(game: str, text: str, start: str = "") -> list[int]:
     actions: list[int] = []
     for ply, entry in enumerate(text.split()):
         try:
-            action = _read(state, entry)
+            action = read_action(state, entry)
             state.apply(action)
         except ValueError as error:
             raise IllegalActionError(f"ply {ply}: {_cut(entry)!r}: {_cut(str(error))}") from error
@@ -201,7 +201,15 @@ def _cut(text: str) -> str:
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
 
 
-def _read(state: State, entry: str) -> int:
+def read_action(state: State, entry: str) -> int:
+    """Return the action that a person wrote, in the game's notation or as its number.
+
+    A number is read as an action only if the notation itself is not a number. The action may be
+    illegal in the position.
+
+    Raises:
+        ValueError: the entry is no action of the game.
+    """
     if entry.isdecimal() and not state.action_to_string(0).isdecimal():
         most = game_spec(state.game).num_actions - 1
         number = whole_number(entry, most)

@@ -310,6 +310,7 @@ class ClassRules:
         if defines_set_up != (game.setup_text is not Game.setup_text):
             has, lacks = ("set_up", "setup_text") if defines_set_up else ("setup_text", "set_up")
             raise ConfigError(f"game '{name}': the class has {has}(), but no {lacks}()")
+        self._check_symmetries_defined(game)
         if self.num_final_planes and game.final_planes is Game.final_planes:
             raise ConfigError(
                 f"game '{name}': num_final_planes is {self.num_final_planes}, but the class has no "
@@ -351,7 +352,10 @@ class ClassRules:
         try:
             text: object = self._game.action_to_string(action)
         except Exception as error:
-            raise self.failed(access, error) from error
+            failure = describe_failure(self._game, access, error)
+            if failure_place(self._game, error):
+                failure += "; every number below num_actions needs a word, even if never legal"
+            raise self.wrong(failure) from error
         if not isinstance(text, str):
             raise self.wrong(describe_answer(access, text, "give the action's word, a str"))
         return text
@@ -407,6 +411,26 @@ class ClassRules:
             return self._game()
         except Exception as error:
             raise self.failed("__init__()", error) from error
+
+    def _check_symmetries_defined(self, game: type[Game]) -> None:
+        """Check that the class defines both the number of symmetries and what they do, or none."""
+        methods = [
+            each
+            for each in ("symmetric_point", "symmetric_action")
+            if _inherited(game, each) is not _inherited(Game, each)
+        ]
+        if self.num_symmetries > 1 and not methods:
+            raise self.wrong(
+                f"num_symmetries is {self.num_symmetries}, but the class has no symmetric_point() "
+                "and no symmetric_action()"
+            )
+        # A derived class may set it to 1, to do without the symmetries of its base.
+        sets_number = any("num_symmetries" in vars(each) for each in game.__mro__ if each != Game)
+        if methods and not sets_number:
+            raise self.wrong(
+                f"the class has {methods[0]}(), but no num_symmetries: set it to the number of "
+                "symmetries, the identity included"
+            )
 
     def _check_start(self) -> None:
         """Check the start position, before anything is played."""
@@ -481,13 +505,22 @@ class ClassPosition:
             wanted = "give a list of the actions' numbers, in ascending order"
             raise self._failed("legal_actions()", error, answer, wanted) from error
         if not actions:
-            raise self._wrong("it is not over, but legal_actions() is empty")
+            raise self._wrong(
+                "it is not over, but legal_actions() is empty: set is_terminal in apply() where "
+                "the game ends, or add an action that passes"
+            )
         if any(first >= second for first, second in itertools.pairwise(actions)):
-            raise self._wrong(f"legal_actions() is not in ascending order: {actions[:10]}")
+            pairs = itertools.pairwise(actions)
+            first, second = next(pair for pair in pairs if pair[0] >= pair[1])
+            found = f"it has {first} twice" if first == second else f"{second} comes after {first}"
+            raise self._wrong(
+                f"legal_actions() is not in ascending order: {found}; return sorted(set(actions))"
+            )
         if actions[0] < 0 or actions[-1] >= self._rules.num_actions:
             wrong = actions[0] if actions[0] < 0 else actions[-1]
             raise self._wrong(
-                f"legal_actions() has {wrong}, but num_actions is {self._rules.num_actions}"
+                f"legal_actions() has {wrong}, but num_actions is {self._rules.num_actions}: "
+                "actions are numbers from 0 to num_actions - 1"
             )
         return actions
 
@@ -694,17 +727,26 @@ def import_class(
     module_name, _, class_name = rest.partition(":")
     parts = module_name.split(".")
     if not all(map(str.isidentifier, [class_name, *parts])) or parts[-1] == "py":
+        rule = "a module is named with dots, without .py"
+        if class_name.endswith(")"):
+            rule = "a class takes no arguments: derive a class for each variant"
         raise ConfigError(
-            f"{kind} '{name}' is not of the form python:MODULE:CLASS, as in {example}; a module is "
-            "named with dots, without .py"
+            f"{kind} '{name}' is not of the form python:MODULE:CLASS, as in {example}; {rule}"
         )
     module = _import(f"{kind} '{name}'", module_name)
     found = getattr(module, class_name, None)
     if isinstance(found, type):
         return found
-    classes = [key for key, value in vars(module).items() if isinstance(value, type)]
+    classes = [
+        key
+        for key, value in vars(module).items()
+        if isinstance(value, type) and not inspect.isabstract(value)
+    ]
     nearest = difflib.get_close_matches(class_name, classes, n=1, cutoff=0.5)
     hint = f"; did you mean '{nearest[0]}'?" if nearest else ""
+    file = getattr(module, "__file__", None) or "built into Python"
+    if not nearest and os.path.dirname(file) != os.getcwd():
+        hint = f"; the module is {file}: if you mean another one, rename yours"
     raise ConfigError(f"{kind} '{name}': module {module_name} has no class {class_name}{hint}")
 
 

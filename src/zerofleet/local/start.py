@@ -10,7 +10,7 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, Self
+from typing import Any, BinaryIO, NoReturn, Self
 
 from zerofleet_core import GameSpec
 
@@ -83,11 +83,20 @@ class LastCheckpoint:
         if run.network.is_own:
             return  # the trainer compares its sizes
         shape = (input_planes(self.shapes), self._size("value_head.2.weight", 1))
+        actions = self.shapes.get("network.policy_head.2.weight", (spec.num_actions,))[0]
         if shape != (planes, self._size("value_head.0.0.weight") * rows * columns):
-            raise ConfigError(
-                f"{self.path} was trained on other input planes of {self.game} than this zerofleet "
-                "has (see its changelog): start a new run with another --data"
-            )
+            self._refuse_game("on other input planes")
+        if actions != spec.num_actions:
+            self._refuse_game(f"with {actions} actions instead of {spec.num_actions}")
+
+    def _refuse_game(self, difference: str) -> NoReturn:
+        is_own = self.game.startswith("python:")
+        remedy = "undo the change of the class, or start" if is_own else "start"
+        changed = "has changed" if is_own else "was another in that zerofleet (see its changelog)"
+        raise ConfigError(
+            f"{self.path} was trained {difference}: {self.game} {changed}; {remedy} a new run with "
+            "another --data"
+        )
 
     def _differences(self, run: RunConfig, spec: GameSpec) -> list[tuple[str, object, object]]:
         """Return key, value of the run file and value of the checkpoint where they differ."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import signal
 import time
@@ -17,7 +18,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 from subprocess import Popen
-from typing import Self
+from typing import Self, cast
 
 from zerofleet.errors import ConfigError, ZerofleetError
 from zerofleet.local.processes import limit_log, start_child
@@ -63,13 +64,25 @@ class Program:
         return end.decode(errors="replace").splitlines()[-count:]
 
     def last_words(self) -> str:
-        """Return the last line of its log, or the log's path; a list of mistakes as a whole."""
+        """Return the last line of its log, or the log's path; a list of mistakes as a whole.
+
+        Of a line in JSON, return its reason.
+        """
         lines = self.last_log_lines(40) or [f"see {self.log}"]
         first = len(lines) - 1
         while first > 0 and lines[first].startswith("  "):
             first -= 1
         is_list = lines[first].endswith(" mistakes:")
-        return "\n".join(lines[first:]) if is_list else lines[-1]
+        return "\n".join(lines[first:]) if is_list else _reason(lines[-1])
+
+
+def _reason(line: str) -> str:
+    """Return the reason that a JSON line of a log gives; the line if it gives none."""
+    with contextlib.suppress(ValueError):
+        entry: object = json.loads(line)
+        if isinstance(entry, dict):
+            return str(cast("dict[str, object]", entry).get("reason", line))
+    return line
 
 
 @dataclass(slots=True)
