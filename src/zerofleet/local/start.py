@@ -90,11 +90,11 @@ class LastCheckpoint:
             self._refuse_game(f"with {actions} actions instead of {spec.num_actions}")
 
     def _refuse_game(self, difference: str) -> NoReturn:
-        is_own = self.game.startswith("python:")
-        remedy = "undo the change of the class, or start" if is_own else "start"
-        changed = "has changed" if is_own else "was another in that zerofleet (see its changelog)"
+        why, remedy = "changed with a version of zerofleet (see the changelog)", "start"
+        if self.game.startswith("python:"):
+            why, remedy = "has changed", "undo the change of the class, or start"
         raise ConfigError(
-            f"{self.path} was trained {difference}: {self.game} {changed}; {remedy} a new run with "
+            f"{self.path} was trained {difference}: {self.game} {why}; {remedy} a new run with "
             "another --data"
         )
 
