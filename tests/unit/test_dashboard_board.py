@@ -12,13 +12,15 @@ from functools import cache, partial
 from types import ModuleType
 from typing import ClassVar
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from examples.domineering import Domineering
 from zerofleet.errors import ConfigError
-from zerofleet.games import State, names, parse_actions
+from zerofleet.games import Game, State, names, parse_actions
 from zerofleet.games.board_svg import board_svg
 from zerofleet.games.game_board import BoardAction, BoardPosition, GameBoard, Piece, read_grid
 from zerofleet.services.dashboard.board import Board, require_known
@@ -111,6 +113,64 @@ def test_the_board_of_a_class_shows_whose_pieces_are_whose() -> None:
     position = board_of(game).position(parse_actions(game, "b3b4 c1d1"))
     owners = {piece.point: piece.owner for piece in position.pieces}
     assert owners == {13: 0, 19: 0, 2: 1, 3: 1}
+
+
+class PieRule(Game):
+    """Stones on 2 x 2 points; the second player may take over the first stone instead."""
+
+    num_actions = 5
+    observation_shape = (2, 2, 2)
+    max_length = 5
+
+    def __init__(self) -> None:
+        self.points = [".", ".", ".", "."]
+        self.to_play = self.result = 0
+        self.is_terminal = False
+
+    def legal_actions(self) -> list[int]:
+        free = [point for point in range(4) if self.points[point] == "."]
+        return [*free, 4] if len(free) == 3 and self.to_play else free
+
+    def apply(self, action: int) -> None:
+        if action == 4:
+            self.points = ["b" if mark == "r" else mark for mark in self.points]
+        else:
+            self.points[action] = "rb"[self.to_play]
+        self.to_play = 1 - self.to_play
+        self.is_terminal = "." not in self.points
+
+    def copy(self) -> PieRule:
+        twin = PieRule()
+        twin.points, twin.to_play = list(self.points), self.to_play
+        twin.is_terminal = self.is_terminal
+        return twin
+
+    def observation(self) -> NDArray[np.bool_]:
+        red = np.array([mark == "r" for mark in self.points]).reshape(2, 2)
+        return np.stack([red, np.full((2, 2), self.to_play == 1)])
+
+    @classmethod
+    def action_to_string(cls, action: int) -> str:
+        return "swap" if action == 4 else ("a2", "b2", "a1", "b1")[action]
+
+    def __str__(self) -> str:
+        return "{} {}\n{} {}".format(*self.points)
+
+
+def test_an_action_without_a_point_is_a_button(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = ModuleType("games_with_swap")
+    monkeypatch.setattr(module, "PieRule", PieRule, raising=False)
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    game = "python:games_with_swap:PieRule"
+    position = board_of(game).position(parse_actions(game, "b2"))
+    assert {each.text: each.points for each in position.actions} == {
+        "a2": (0,),
+        "a1": (2,),
+        "b1": (3,),
+        "swap": (),
+    }
+    swapped = board_of(game).position(parse_actions(game, "b2 swap"))
+    assert [(piece.point, piece.glyph, piece.owner) for piece in swapped.pieces] == [(1, "b", 1)]
 
 
 def test_white_has_the_light_pieces_also_if_white_moves_first(
