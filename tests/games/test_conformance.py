@@ -15,7 +15,7 @@ import zerofleet_core
 from examples.domineering import Domineering, action_at, points_of
 from zerofleet.errors import ConfigError
 from zerofleet.games import spec
-from zerofleet.games.conformance import check_conformance
+from zerofleet.games.conformance import Conformance, check_conformance
 from zerofleet.games.openspiel import playable_games
 
 # How many random games are played of each.
@@ -71,6 +71,7 @@ def test_what_was_played_is_told() -> None:
     assert len(told.lengths) == sum(told.results.values()) == 30
     assert set(told.results) == {1, -1, 0}
     assert "30 random games of 5 to 9 plies" in str(told)
+    assert "1 random game of 8 plies, 1 won" in str(Conformance("g", (8,), {1: 1}))
     assert (
         check_conformance("tic_tac_toe", 30) == told != check_conformance("tic_tac_toe", 30, seed=2)
     )

@@ -37,9 +37,11 @@ class Conformance:
 
     def __str__(self) -> str:
         first, second, drawn = (self.results.get(result, 0) for result in (1, -1, 0))
+        games = "1 random game" if len(self.lengths) == 1 else f"{len(self.lengths)} random games"
+        shortest, longest = min(self.lengths), max(self.lengths)
+        plies = f"{longest}" if shortest == longest else f"{shortest} to {longest}"
         return (
-            f"{self.game} keeps the contract: {len(self.lengths)} random games of "
-            f"{min(self.lengths)} to {max(self.lengths)} plies, "
+            f"{self.game} keeps the contract: {games} of {plies} plies, "
             f"{first} won by the first player, {second} by the second, {drawn} drawn"
             + "".join(f"\nbut {remark}" for remark in self.remarks)
         )
