@@ -14,6 +14,7 @@
 #include <stdexcept>
 #include <string>
 #include <tuple>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -181,156 +182,153 @@ void bind_game(nb::module_& module) {
       "    Name, dtype, 'ply' or 'legal action' (what an entry is for) and meaning of each.");
 }
 
-template <typename Enum, std::size_t kCount>
-using Names = std::array<std::pair<const char*, Enum>, kCount>;
+// Calls `see(name, member)` for each setting of the search, in the order of SearchConfig.
+template <class See>
+void for_each_setting(See&& see) {
+#define ZEROFLEET_SEE(name) see(#name, &SearchConfig::name)
+  ZEROFLEET_SEE(num_simulations);
+  ZEROFLEET_SEE(full_search_share);
+  ZEROFLEET_SEE(fast_simulations);
+  ZEROFLEET_SEE(c_puct);
+  ZEROFLEET_SEE(c_puct_stdev_scale);
+  ZEROFLEET_SEE(fpu);
+  ZEROFLEET_SEE(fpu_reduction);
+  ZEROFLEET_SEE(root_fpu_reduction);
+  ZEROFLEET_SEE(root_policy_temperature);
+  ZEROFLEET_SEE(root_policy_temperature_final);
+  ZEROFLEET_SEE(root_policy_temperature_halflife);
+  ZEROFLEET_SEE(dirichlet_fraction);
+  ZEROFLEET_SEE(dirichlet_alpha);
+  ZEROFLEET_SEE(forced_playouts);
+  ZEROFLEET_SEE(min_child_visits);
+  ZEROFLEET_SEE(prune_targets);
+  ZEROFLEET_SEE(play_pruned);
+  ZEROFLEET_SEE(root);
+  ZEROFLEET_SEE(gumbel_actions);
+  ZEROFLEET_SEE(gumbel_scale);
+  ZEROFLEET_SEE(temperature);
+  ZEROFLEET_SEE(temperature_moves);
+  ZEROFLEET_SEE(temperature_final);
+  ZEROFLEET_SEE(temperature_halflife);
+  ZEROFLEET_SEE(random_opening_plies);
+  ZEROFLEET_SEE(random_opening_share);
+  ZEROFLEET_SEE(opening_actions);
+  ZEROFLEET_SEE(fork_share);
+  ZEROFLEET_SEE(lcb_stdevs);
+  ZEROFLEET_SEE(virtual_loss);
+  ZEROFLEET_SEE(prove_results);
+  ZEROFLEET_SEE(decisive_moves);
+  ZEROFLEET_SEE(reuse_tree);
+  ZEROFLEET_SEE(cache_positions);
+  ZEROFLEET_SEE(random_symmetry);
+#undef ZEROFLEET_SEE
+}
 
-constexpr Names<Fpu, 2> kFpuNames{{{"zero", Fpu::kZero}, {"reduction", Fpu::kReduction}}};
-constexpr Names<RootChoice, 2> kRootNames{
+// The names that Python has for the values of an enumeration.
+template <class Enum>
+constexpr std::array<std::pair<const char*, Enum>, 0> kNames{};
+template <>
+constexpr std::array<std::pair<const char*, Fpu>, 2> kNames<Fpu>{
+    {{"zero", Fpu::kZero}, {"reduction", Fpu::kReduction}}};
+template <>
+constexpr std::array<std::pair<const char*, RootChoice>, 2> kNames<RootChoice>{
     {{"puct", RootChoice::kPuct}, {"gumbel", RootChoice::kGumbel}}};
-constexpr Names<OpeningActions, 3> kOpeningActionsNames{{{"uniform", OpeningActions::kUniform},
-                                                         {"policy", OpeningActions::kPolicy},
-                                                         {"mixed", OpeningActions::kMixed}}};
+template <>
+constexpr std::array<std::pair<const char*, OpeningActions>, 3> kNames<OpeningActions>{
+    {{"uniform", OpeningActions::kUniform},
+     {"policy", OpeningActions::kPolicy},
+     {"mixed", OpeningActions::kMixed}}};
 
-template <typename Enum, std::size_t kCount>
-Enum value_of(const Names<Enum, kCount>& names, const std::string& key, const std::string& name) {
+// The type that Python has for a setting.
+template <class T>
+constexpr const char* kPythonType = "str";
+template <>
+constexpr const char* kPythonType<int> = "int";
+template <>
+constexpr const char* kPythonType<double> = "float";
+template <>
+constexpr const char* kPythonType<bool> = "bool";
+template <>
+constexpr const char* kPythonType<std::optional<int>> = "int | None";
+template <>
+constexpr const char* kPythonType<std::optional<double>> = "float | None";
+
+template <class Enum>
+Enum value_named(const std::string& key, const std::string& name) {
   std::string allowed;
-  for (const auto& [called, value] : names) {
+  for (const auto& [called, value] : kNames<Enum>) {
     if (name == called) return value;
-    if (!allowed.empty()) allowed += value == names.back().second ? " or " : ", ";
+    if (!allowed.empty()) allowed += value == kNames<Enum>.back().second ? " or " : ", ";
     allowed += "'" + std::string(called) + "'";
   }
   throw std::invalid_argument(key + " must be " + allowed + ", not '" + name + "'");
 }
 
-template <typename Enum, std::size_t kCount>
-const char* name_of(const Names<Enum, kCount>& names, Enum value) {
-  return std::find_if(names.begin(), names.end(),
-                      [value](const auto& each) { return each.second == value; })
-      ->first;
+// Returns a setting as Python has it: a number, a bool, None, or the name of an enumeration's
+// value.
+template <class T>
+auto to_python(const T& value) {
+  if constexpr (std::is_enum_v<T>) {
+    return std::find_if(kNames<T>.begin(), kNames<T>.end(),
+                        [value](const auto& each) { return each.second == value; })
+        ->first;
+  } else {
+    return value;
+  }
 }
 
-void make_config(SearchConfig* self, int num_simulations, double full_search_share,
-                 std::optional<int> fast_simulations, double c_puct, double c_puct_stdev_scale,
-                 const std::string& fpu, double fpu_reduction,
-                 std::optional<double> root_fpu_reduction, double root_policy_temperature,
-                 double root_policy_temperature_final, double root_policy_temperature_halflife,
-                 double dirichlet_fraction, std::optional<double> dirichlet_alpha,
-                 double forced_playouts, int min_child_visits, bool prune_targets, bool play_pruned,
-                 const std::string& root, int gumbel_actions, double gumbel_scale,
-                 double temperature, int temperature_moves, double temperature_final,
-                 double temperature_halflife, int random_opening_plies, double random_opening_share,
-                 const std::string& opening_actions, double fork_share, double lcb_stdevs,
-                 double virtual_loss, bool prove_results, bool decisive_moves, bool reuse_tree,
-                 int cache_positions, bool random_symmetry) {
-  const SearchConfig config{
-      .num_simulations = num_simulations,
-      .full_search_share = full_search_share,
-      .fast_simulations = fast_simulations,
-      .c_puct = c_puct,
-      .c_puct_stdev_scale = c_puct_stdev_scale,
-      .fpu = value_of(kFpuNames, "fpu", fpu),
-      .fpu_reduction = fpu_reduction,
-      .root_fpu_reduction = root_fpu_reduction,
-      .root_policy_temperature = root_policy_temperature,
-      .root_policy_temperature_final = root_policy_temperature_final,
-      .root_policy_temperature_halflife = root_policy_temperature_halflife,
-      .dirichlet_fraction = dirichlet_fraction,
-      .dirichlet_alpha = dirichlet_alpha,
-      .forced_playouts = forced_playouts,
-      .min_child_visits = min_child_visits,
-      .prune_targets = prune_targets,
-      .play_pruned = play_pruned,
-      .root = value_of(kRootNames, "root", root),
-      .gumbel_actions = gumbel_actions,
-      .gumbel_scale = gumbel_scale,
-      .temperature = temperature,
-      .temperature_moves = temperature_moves,
-      .temperature_final = temperature_final,
-      .temperature_halflife = temperature_halflife,
-      .random_opening_plies = random_opening_plies,
-      .random_opening_share = random_opening_share,
-      .opening_actions = value_of(kOpeningActionsNames, "opening_actions", opening_actions),
-      .fork_share = fork_share,
-      .lcb_stdevs = lcb_stdevs,
-      .virtual_loss = virtual_loss,
-      .prove_results = prove_results,
-      .decisive_moves = decisive_moves,
-      .reuse_tree = reuse_tree,
-      .cache_positions = cache_positions,
-      .random_symmetry = random_symmetry};
+template <class T>
+T from_python(const char* key, nb::handle given) {
+  std::conditional_t<std::is_enum_v<T>, std::string, T> value;
+  if (!nb::try_cast(given, value)) {
+    throw nb::type_error(
+        (std::string(key) + " must be " + kPythonType<T> + ", not " + as_text(nb::repr(given)))
+            .c_str());
+  }
+  if constexpr (std::is_enum_v<T>) {
+    return value_named<T>(key, value);
+  } else {
+    return value;
+  }
+}
+
+void make_config(SearchConfig* self, nb::kwargs given) {
+  SearchConfig config;
+  nb::dict settings;
+  settings.update(given);
+  for_each_setting([&]<class T>(const char* name, T SearchConfig::* setting) {
+    if (!settings.contains(name)) return;
+    config.*setting = from_python<T>(name, settings[name]);
+    nb::del(settings[name]);
+  });
+  if (settings.size() > 0) {
+    throw nb::type_error(
+        ("the search has no setting " + nb::cast<std::string>(settings.keys()[0])).c_str());
+  }
   config.check();
   new (self) SearchConfig(config);
 }
 
 void bind_config(nb::module_& module) {
-  using C = SearchConfig;
-  const C standard;
-  nb::class_<C>(module, "SearchConfig",
-                "The settings of the search, named as in a run file's [search] and [selfplay] "
-                "sections.")
-      .def("__init__", &make_config, nb::kw_only(), "num_simulations"_a = standard.num_simulations,
-           "full_search_share"_a = standard.full_search_share, "fast_simulations"_a = nb::none(),
-           "c_puct"_a = standard.c_puct, "c_puct_stdev_scale"_a = standard.c_puct_stdev_scale,
-           "fpu"_a = "reduction", "fpu_reduction"_a = standard.fpu_reduction,
-           "root_fpu_reduction"_a = nb::none(),
-           "root_policy_temperature"_a = standard.root_policy_temperature,
-           "root_policy_temperature_final"_a = standard.root_policy_temperature_final,
-           "root_policy_temperature_halflife"_a = standard.root_policy_temperature_halflife,
-           "dirichlet_fraction"_a = standard.dirichlet_fraction, "dirichlet_alpha"_a = nb::none(),
-           "forced_playouts"_a = standard.forced_playouts,
-           "min_child_visits"_a = standard.min_child_visits,
-           "prune_targets"_a = standard.prune_targets, "play_pruned"_a = standard.play_pruned,
-           "root"_a = "puct", "gumbel_actions"_a = standard.gumbel_actions,
-           "gumbel_scale"_a = standard.gumbel_scale, "temperature"_a = standard.temperature,
-           "temperature_moves"_a = standard.temperature_moves,
-           "temperature_final"_a = standard.temperature_final,
-           "temperature_halflife"_a = standard.temperature_halflife,
-           "random_opening_plies"_a = standard.random_opening_plies,
-           "random_opening_share"_a = standard.random_opening_share,
-           "opening_actions"_a = "uniform", "fork_share"_a = standard.fork_share,
-           "lcb_stdevs"_a = standard.lcb_stdevs, "virtual_loss"_a = standard.virtual_loss,
-           "prove_results"_a = standard.prove_results, "decisive_moves"_a = standard.decisive_moves,
-           "reuse_tree"_a = standard.reuse_tree, "cache_positions"_a = standard.cache_positions,
-           "random_symmetry"_a = standard.random_symmetry,
-           "Raises:\n    ValueError: a setting is invalid; the message names it.")
-      .def_ro("num_simulations", &C::num_simulations)
-      .def_ro("full_search_share", &C::full_search_share)
-      .def_ro("fast_simulations", &C::fast_simulations)
-      .def_ro("c_puct", &C::c_puct)
-      .def_ro("c_puct_stdev_scale", &C::c_puct_stdev_scale)
-      .def_prop_ro("simulations_of_fast_search", &C::simulations_of_fast_search,
-                   "fast_simulations, or else a tenth of num_simulations, at least 1.")
-      .def_prop_ro("fpu", [](const C& c) { return name_of(kFpuNames, c.fpu); })
-      .def_ro("fpu_reduction", &C::fpu_reduction)
-      .def_ro("root_fpu_reduction", &C::root_fpu_reduction)
-      .def_ro("root_policy_temperature", &C::root_policy_temperature)
-      .def_ro("root_policy_temperature_final", &C::root_policy_temperature_final)
-      .def_ro("root_policy_temperature_halflife", &C::root_policy_temperature_halflife)
-      .def_ro("dirichlet_fraction", &C::dirichlet_fraction)
-      .def_ro("dirichlet_alpha", &C::dirichlet_alpha)
-      .def_ro("forced_playouts", &C::forced_playouts)
-      .def_ro("min_child_visits", &C::min_child_visits)
-      .def_ro("prune_targets", &C::prune_targets)
-      .def_ro("play_pruned", &C::play_pruned)
-      .def_prop_ro("root", [](const C& c) { return name_of(kRootNames, c.root); })
-      .def_ro("gumbel_actions", &C::gumbel_actions)
-      .def_ro("gumbel_scale", &C::gumbel_scale)
-      .def_ro("temperature", &C::temperature)
-      .def_ro("temperature_moves", &C::temperature_moves)
-      .def_ro("temperature_final", &C::temperature_final)
-      .def_ro("temperature_halflife", &C::temperature_halflife)
-      .def_ro("random_opening_plies", &C::random_opening_plies)
-      .def_ro("random_opening_share", &C::random_opening_share)
-      .def_prop_ro("opening_actions",
-                   [](const C& c) { return name_of(kOpeningActionsNames, c.opening_actions); })
-      .def_ro("fork_share", &C::fork_share)
-      .def_ro("lcb_stdevs", &C::lcb_stdevs)
-      .def_ro("virtual_loss", &C::virtual_loss)
-      .def_ro("prove_results", &C::prove_results)
-      .def_ro("decisive_moves", &C::decisive_moves)
-      .def_ro("reuse_tree", &C::reuse_tree)
-      .def_ro("cache_positions", &C::cache_positions)
-      .def_ro("random_symmetry", &C::random_symmetry);
+  nb::class_<SearchConfig> config(
+      module, "SearchConfig",
+      "The settings of the search, named as in a run file's [search] and [selfplay] sections.");
+  const SearchConfig standard;
+  std::string signature = "def __init__(self, *";
+  for_each_setting([&]<class T>(const char* name, T SearchConfig::* setting) {
+    signature += std::string(", ") + name + ": " + kPythonType<T> + " = " +
+                 as_text(nb::repr(nb::cast(to_python(standard.*setting))));
+    config.def_prop_ro(name,
+                       [setting](const SearchConfig& self) { return to_python(self.*setting); });
+  });
+  signature += ") -> None";
+  config
+      .def("__init__", &make_config, nb::sig(signature.c_str()),
+           "Raises:\n"
+           "    ValueError: a setting is invalid; the message names it.\n"
+           "    TypeError: a setting is unknown or has another type; the message names it.")
+      .def_prop_ro("simulations_of_fast_search", &SearchConfig::simulations_of_fast_search,
+                   "fast_simulations, or else a tenth of num_simulations, at least 1.");
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -37,7 +38,7 @@ def test_unsound_predictions_change_nothing(
 
 
 @pytest.mark.parametrize(
-    "knobs",
+    "settings",
     [
         {"num_simulations": 0},
         {"c_puct": 0.0},
@@ -53,9 +54,33 @@ def test_unsound_predictions_change_nothing(
         {"cache_positions": -1},
     ],
 )
-def test_senseless_settings_name_themselves(knobs: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=next(iter(knobs))):
-        SearchConfig(**knobs)
+def test_an_invalid_setting_is_named(settings: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=next(iter(settings))):
+        SearchConfig(**settings)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"num_simulations": 1.5}, "num_simulations must be int, not 1.5"),
+        ({"c_puct": "2"}, "c_puct must be float, not '2'"),
+        ({"dirichlet_alpha": "small"}, "dirichlet_alpha must be float | None, not 'small'"),
+        ({"reuse_tree": "yes"}, "reuse_tree must be bool, not 'yes'"),
+        ({"root": 1}, "root must be str, not 1"),
+        ({"cpuct": 2.0}, "the search has no setting cpuct"),
+    ],
+)
+def test_a_setting_of_another_type_is_named(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(TypeError, match=f"^{re.escape(message)}$"):
+        SearchConfig(**settings)
+
+
+def test_settings_are_read_as_they_were_given() -> None:
+    given = {"root": "gumbel", "fpu": "zero", "opening_actions": "mixed", "c_puct": 2}
+    given |= {"fast_simulations": None, "dirichlet_alpha": 0.5, "prove_results": True}
+    config = SearchConfig(**given)
+    assert {name: getattr(config, name) for name in given} == given
+    assert SearchConfig().root == "puct"
 
 
 def test_unknown_game_names_the_known_ones() -> None:
