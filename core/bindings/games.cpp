@@ -182,7 +182,7 @@ void bind_game(nb::module_& module) {
       "    Name, dtype, 'ply' or 'legal action' (what an entry is for) and meaning of each.");
 }
 
-// Calls `see(name, member)` for each setting of the search, in the order of SearchConfig.
+// Calls `see(name, member)` for each setting that Python knows, in the order of SearchConfig.
 template <class See>
 void for_each_setting(See&& see) {
 #define ZEROFLEET_SEE(name) see(#name, &SearchConfig::name)
