@@ -434,11 +434,11 @@ async def test_the_page_says_that_redis_is_half_up_and_since_when(
                 services = await reader.read_services()
                 assert services.health == ("Service status unknown", "idle")
                 await of_a_visitor.history("test", "selfplay", 60)
-                [away] = sources.away
-                assert f"Redis has been half up since {away.since:%H:%M:%S} UTC: " in away.words
-                assert f"takes no writes: {code} " in away.words
+                [outage] = sources.outages
+                assert f"Redis has been half up since {outage.since:%H:%M:%S} UTC: " in outage.words
+                assert f"takes no writes: {code} " in outage.words
         assert (await reader.read_services()).lamps
-        assert sources.away == ()
+        assert sources.outages == ()
 
 
 async def test_the_autoscaler_repeats_its_last_answer(

@@ -509,9 +509,9 @@ class ClassPosition:
                 "it is not over, but legal_actions() is empty: set is_terminal in apply() where "
                 "the game ends, or add an action that passes"
             )
-        if any(first >= second for first, second in itertools.pairwise(actions)):
-            pairs = itertools.pairwise(actions)
-            first, second = next(pair for pair in pairs if pair[0] >= pair[1])
+        for first, second in itertools.pairwise(actions):
+            if first < second:
+                continue
             found = f"it has {first} twice" if first == second else f"{second} comes after {first}"
             raise self._wrong(
                 f"legal_actions() is not in ascending order: {found}; return sorted(set(actions))"
