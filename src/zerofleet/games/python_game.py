@@ -414,11 +414,8 @@ class ClassRules:
 
     def _check_symmetries_defined(self, game: type[Game]) -> None:
         """Check that the class defines both the number of symmetries and what they do, or none."""
-        methods = [
-            each
-            for each in ("symmetric_point", "symmetric_action")
-            if _inherited(game, each) is not _inherited(Game, each)
-        ]
+        names = ("symmetric_point", "symmetric_action")
+        methods = [each for each in names if _inherited(game, each) is not _inherited(Game, each)]
         if self.num_symmetries > 1 and not methods:
             raise self.wrong(
                 f"num_symmetries is {self.num_symmetries}, but the class has no symmetric_point() "
