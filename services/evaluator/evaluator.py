@@ -182,9 +182,7 @@ class Evaluator:
             if match.verdict is not None:
                 continue
             if head is None or match.best != head.version:
-                await self._referee.close(
-                    match, "skipped", MatchStatistics(decided_by="other_best")
-                )
+                await self._referee.close(match, "skipped", _OTHER_BEST)
             elif await self._ask(self._database.match_places, match.match_id):
                 begun = match.candidate
         return begun
@@ -202,9 +200,7 @@ class Evaluator:
         if judgement.verdict is None:
             # Its openings differ from the current run file's: the next turn begins another match.
             _log.error("match_incomplete", match_id=match.match_id, games=match.games)
-            await self._referee.close(
-                match, "skipped", MatchStatistics(decided_by="other_openings")
-            )
+            await self._referee.close(match, "skipped", _OTHER_OPENINGS)
             return
         self._log_verdict(match, judgement)
         if judgement.verdict == "promoted":

@@ -1,15 +1,18 @@
 """Comparisons of runs: reproducible trainings, differences computed by hand, resumed folders."""
 
+import contextlib
 import fcntl
 import hashlib
 import io
 import json
 import math
+import os
 import re
 import shlex
 import signal
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
@@ -510,7 +513,7 @@ def started(folder: Path, **more: Any) -> subprocess.Popen[str]:
     options.append(f"--jobs={given.jobs}")
     options += ["--simulations", *map(str, given.simulations), "--seeds", *map(str, given.seeds)]
     command = [sys.executable, "-m", "zerofleet.cli", "compare", *given.runs, *options]
-    return subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen(command, stderr=subprocess.PIPE, text=True, process_group=0)
 
 
 @pytest.mark.slow
@@ -604,7 +607,8 @@ def test_a_seed_that_fails_at_once_with_others_is_named(
 
 
 @pytest.mark.slow
-def test_ctrl_c_stops_all_seeds(tmp_path: Path) -> None:
+@pytest.mark.parametrize("how", ["SIGTERM", "Ctrl-C", "SIGKILL"])
+def test_all_seeds_stop_with_the_command(tmp_path: Path, how: str) -> None:
     given: dict[str, Any] = {"steps": None, "cpu_seconds": 600.0, "seeds": (1, 2, 3), "jobs": 2}
     with started(tmp_path, **given) as stopped:
         assert stopped.stderr is not None
@@ -613,11 +617,25 @@ def test_ctrl_c_stops_all_seeds(tmp_path: Path) -> None:
             line = stopped.stderr.readline()
             assert line, lines
             lines += line
-        stopped.send_signal(signal.SIGTERM)
-        rest = stopped.stderr.read()  # until no process of the comparison is left
+        if how == "Ctrl-C":  # reaches every process of the terminal's foreground group
+            os.killpg(stopped.pid, signal.SIGINT)
+        else:
+            stopped.send_signal(signal.Signals[how])
+        rest = stopped.stderr.read()
+    assert "Traceback" not in rest
+    if how == "SIGKILL":  # the seeds notice that their parent is gone
+        assert stopped.returncode == -signal.SIGKILL
+        lock = Path(request(tmp_path, **given).output or "") / "lock"
+        deadline = time.monotonic() + 60
+        with lock.open("w") as file:
+            while True:
+                with contextlib.suppress(BlockingIOError):
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    return
+                assert time.monotonic() < deadline
+                time.sleep(0.2)
     assert stopped.returncode == 130
     assert "stopped: 0 of 6 trainings are finished" in rest
-    assert "Traceback" not in rest
     with ComparisonFolder(Comparison.of(request(tmp_path, "search.c_puct=3", **given))):
         pass  # no process holds its lock
 

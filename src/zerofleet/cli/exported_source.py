@@ -46,6 +46,7 @@ _GAME_COLUMNS = (
     "finished_at",
     "ingested_at",
 )
+_LATER_COLUMN = "restarted"  # exports of earlier versions lack it: no game of theirs is marked
 _NULLABLE = ("start", "resign_threshold")
 _UID = "^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$"
 # The models of another run are not models of this one.
@@ -115,8 +116,10 @@ class GamesExport:
         for path in _files(folder, "games"):
             with _readable(path):
                 file = _opened(path)
-                _require_columns(folder / "games", file.schema_arrow.names, _GAME_COLUMNS)
-                tables.append(_whole_games(file.read(columns=list(_GAME_COLUMNS))))
+                names = file.schema_arrow.names
+                _require_columns(folder / "games", names, _GAME_COLUMNS)
+                wanted = [each for each in names if each in (*_GAME_COLUMNS, _LATER_COLUMN)]
+                tables.append(_whole_games(file.read(columns=wanted)))
         for path in _files(folder, "searches"):
             with _readable(path):
                 names = _opened(path).schema_arrow.names
@@ -210,11 +213,13 @@ def _whole_games(table: Any) -> Any:  # noqa: ANN401 - pyarrow has no types
         "result": pa.int8(),
         "length": pa.int16(),
         "resign_threshold": pa.float32(),
-        "plays_on": pa.bool_(),
+        **dict.fromkeys(("plays_on", _LATER_COLUMN), pa.bool_()),
         **dict.fromkeys(("started_at", "finished_at", "ingested_at"), pa.timestamp("us", "UTC")),
     }
+    if _LATER_COLUMN not in table.column_names:
+        table = table.append_column(_LATER_COLUMN, pa.array(np.zeros(len(table), np.bool_)))
     columns: dict[str, Any] = {}
-    for name in _GAME_COLUMNS:
+    for name in (*_GAME_COLUMNS, _LATER_COLUMN):
         try:
             columns[name] = table[name].cast(types.get(name, pa.string()))
         except (ValueError, NotImplementedError) as error:
@@ -380,6 +385,7 @@ def _game_columns(row: dict[str, Any], rows: _Rows) -> GameColumns:
         reason=row["reason"],
         resign_threshold=row["resign_threshold"],
         plays_on=row["plays_on"],
+        restarted=row["restarted"],
         start=row["start"] or "",
         model_version=np.zeros(plies, DTYPES["model_version"]),
         **arrays,

@@ -6,10 +6,12 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
@@ -27,6 +29,8 @@ from zerofleet.errors import ConfigError, ZerofleetError
 from zerofleet.printable import printable_lines
 
 _WARNING = 30
+_WATCH_SECONDS = 1.0
+_STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def compare(request: ComparisonRequest) -> dict[str, Any]:
@@ -86,7 +90,7 @@ def train_at_once(
     stopped = False
 
     def train(seed: int) -> int:
-        job = asdict(request) | {"seeds": [seed], "is_job": True}
+        job = asdict(request) | {"seeds": [seed], "parent": os.getpid()}
         with starting:
             if stopped:
                 return 0
@@ -94,6 +98,7 @@ def train_at_once(
                 [sys.executable, "-m", "zerofleet.comparison", json.dumps(job)],
                 stderr=subprocess.PIPE,
                 text=True,
+                errors="replace",  # other programs, such as GNU Go, may write there too
                 pass_fds=folder.lock_fds,  # it stays locked while any process writes to it
             )
             jobs.append(process)
@@ -136,20 +141,22 @@ def train_job(request: ComparisonRequest) -> None:
 
 def main() -> int:
     """Compare what the argument says; an error is one line on stderr."""
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, _interrupt)
+    request = ComparisonRequest(**json.loads(sys.argv[1]))
+    for number in _STOP_SIGNALS:
+        signal.signal(number, _interrupt if request.parent is None else _interrupt_once)
     # Results go to standard output, so messages must not.
     structlog.configure(
         wrapper_class=structlog.make_filtering_bound_logger(_WARNING),
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
     )
     torch.set_num_threads(1)  # CPU-seconds of several threads would include their waits
-    request = ComparisonRequest(**json.loads(sys.argv[1]))
     try:
-        if request.is_job:
-            train_job(request)
-        else:
+        if request.parent is None:
             compare(request)
+        else:
+            watch = threading.Thread(target=_leave_with, args=(request.parent,), daemon=True)
+            watch.start()
+            train_job(request)
     except ZerofleetError as error:
         _tell(f"zerofleet: {error}")
         return error.exit_code if isinstance(error, ConfigError) else 1
@@ -164,6 +171,24 @@ def _tell(words: str) -> None:
 
 def _interrupt(number: int, frame: object) -> None:
     raise KeyboardInterrupt
+
+
+def _interrupt_once(number: int, frame: object) -> None:
+    # Ctrl-C reaches a job twice: from the terminal, and from the process that started it.
+    for each in _STOP_SIGNALS:
+        signal.signal(each, _ignore)
+    raise KeyboardInterrupt
+
+
+def _leave_with(parent: int) -> None:
+    """End this process when its parent is gone, because it holds the lock of the folder."""
+    while os.getppid() == parent:
+        time.sleep(_WATCH_SECONDS)
+    os._exit(1)
+
+
+def _ignore(number: int, frame: object) -> None:
+    """Ignore a signal."""
 
 
 if __name__ == "__main__":

@@ -79,8 +79,8 @@ class ComparisonRequest:
     anchor_games: int = 20
     output: str | None = None
     as_json: bool = False
-    is_job: bool = False
-    """Whether another process has locked the folder, and reports the results."""
+    parent: int | None = None
+    """Process that has locked the folder and reports the results; None: this process does."""
 
 
 @dataclass(frozen=True, slots=True)
