@@ -113,7 +113,9 @@ def test_a_verdict_is_written_once(database: Database, epoch: int) -> None:
     assert again.match_id != match.match_id
 
 
-def test_a_match_keeps_its_rule_and_its_verdict_its_grounds(database: Database, epoch: int) -> None:
+def test_a_match_keeps_its_rule_and_its_verdict_its_statistics(
+    database: Database, epoch: int
+) -> None:
     rule = GateRule(0.5, sprt_elo=(0.0, 35.0), sprt_error=0.05, draws_only="promote")
     arguments = {"games": 4, "num_simulations": 50, "seed": 7, "epoch": epoch}
     match = database.open_match("test", "gate", "2", "1", **arguments, rule=rule)

@@ -416,7 +416,8 @@ def _check_images(sizes: GameSpec, line: list[int]) -> None:
                 f"symmetry {symmetry} of the actions does not lead to its image: "
                 "symmetric_action(action, symmetry) must return the number that the action has on "
                 "the transformed board; where actions are points, return "
-                "cls.symmetric_point(action, symmetry)",
+                "cls.symmetric_point(action, symmetry). Leave the symmetry out if a rule changes "
+                "with it, for example if it swaps the players",
             )
             if ply < len(line):
                 state.apply(line[ply])

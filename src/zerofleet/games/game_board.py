@@ -363,7 +363,7 @@ class GameBoard:
         after.apply(action)
         points, source = self._changed(cells, self._cells(after), state.to_play)
         if source is None and len(text) > 2 and text.isalpha():
-            points = ()  # a word that names no point, such as swap: the board offers a button
+            points = ()  # such as swap, whose changes are not what a click means: a button
         return BoardAction(action, text, points, source)
 
     def _changed(

@@ -83,8 +83,8 @@ COMMENT ON COLUMN games.opening_plies IS
     'restarted game repeats. Null: a match, a game from a file, or a game stored before this '
     'column existed.';
 COMMENT ON COLUMN games.restarted IS
-    'Whether the game began with the moves to a position of an earlier game that was judged badly: see '
-    'the table restarts. False in games stored before this column existed.';
+    'Whether the game began with the moves to a position that an earlier game misjudged: see the table '
+    'restarts. False in games stored before this column existed.';
 
 COMMENT ON TABLE match_games IS
     'Games of a match: each opening twice, with colours swapped. A ply of a player that is not a '
