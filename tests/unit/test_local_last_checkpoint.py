@@ -116,14 +116,14 @@ def test_another_run_and_other_planes(tmp_path: Path) -> None:
         found.check(run({}), games.spec("go(size=5,observation=liberties)"))
 
 
+@pytest.mark.parametrize("pools", [False, True])
 def test_a_class_with_other_actions_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, pools: bool
 ) -> None:
     """The planes are the same, so only the policy shows that the class has changed."""
     name = "python:examples.domineering:Domineering"
-    trained = run_from_values(
-        {"name": "r", "preset": "plain", "game": name, "network": {**SMALL, "policy_head": "dense"}}
-    )
+    network = {**SMALL, "policy_head": "dense", "global_pooling": pools}
+    trained = run_from_values({"name": "r", "preset": "plain", "game": name, "network": network})
     state = TrainerState("r", name, 1, 7, 0.0, 0, 99, 0)
     CheckpointFolder(tmp_path).write(state, Learner(games.spec(name), trained).state(), 1)
     found = LastCheckpoint.read(tmp_path)

@@ -83,7 +83,9 @@ class LastCheckpoint:
         if run.network.is_own:
             return  # the trainer compares its sizes
         shape = (input_planes(self.shapes), self._size("value_head.2.weight", 1))
-        actions = self.shapes.get("network.policy_head.2.weight", (spec.num_actions,))[0]
+        # Dense heads without and with pooling; a convolutional one has the same size for all games.
+        lasts = (self.shapes.get(f"network.policy_head.{last}.weight") for last in ("2", "last"))
+        actions = next((shape[0] for shape in lasts if shape is not None), spec.num_actions)
         if shape != (planes, self._size("value_head.0.0.weight") * rows * columns):
             self._refuse_game("on other input planes")
         if actions != spec.num_actions:
