@@ -425,8 +425,7 @@ class RestartReader:
             if positions == self._positions:
                 return
             for engine in self._engines:
-                # The engine replays each position, which takes long with rules in Python.
-                await asyncio.to_thread(engine.set_restarts, positions, self._share)
+                engine.set_restarts(positions, self._share)
         except StoreUnavailableError:
             return  # the parts that wait for Postgres report that it is down
         # Positions of other rules, during an upgrade; or a row that was changed by hand.

@@ -601,8 +601,9 @@ def test_a_seed_that_fails_at_once_with_others_is_named(
 ) -> None:
     wanted = request(tmp_path, "search.c_puct=3", seeds=(1, 2), jobs=2)
     folder = tmp_path / "out"
-    with pytest.raises(JobFailedError, match=f"^seed 1 failed, seed 2 failed: .* in {folder}"):
+    with pytest.raises(JobFailedError, match=f"^seeds 1 and 2 failed; .* in {folder}") as refused:
         compare(replace(wanted, steps=None, games=1))
+    assert refused.value.exit_code == ConfigError.exit_code
     assert "zerofleet: tictactoe: 1 games are not enough" in capsys.readouterr().err
 
 

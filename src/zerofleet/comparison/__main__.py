@@ -20,12 +20,12 @@ from typing import Any
 import structlog
 import torch
 
-from zerofleet.comparison.compared_runs import Comparison, ComparisonRequest
+from zerofleet.comparison.compared_runs import Comparison, ComparisonRequest, seed_words
 from zerofleet.comparison.comparison_folder import PAGE, ComparisonFolder
 from zerofleet.comparison.comparison_page import page_of
 from zerofleet.comparison.comparison_result import print_table, results_of
 from zerofleet.comparison.trainings import Trainings
-from zerofleet.errors import ConfigError, ZerofleetError
+from zerofleet.errors import ZerofleetError
 from zerofleet.printable import printable_lines
 
 _WARNING = 30
@@ -72,7 +72,11 @@ def compare(request: ComparisonRequest) -> dict[str, Any]:
 
 
 class JobFailedError(ZerofleetError):
-    """A process of ``train_at_once`` failed; it has written the reason to stderr."""
+    """Processes of ``train_at_once`` failed, and have written the reasons to stderr."""
+
+    def __init__(self, message: str, exit_code: int) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
 
 
 def train_at_once(
@@ -106,7 +110,10 @@ def train_at_once(
             assert process.stderr is not None
             for line in process.stderr:
                 _tell(line.rstrip("\n"))
-        return process.returncode
+        code = process.returncode
+        if code < 0 and not stopped:
+            _tell(f"seed {seed} was killed by {signal.Signals(-code).name}")
+        return code
 
     with ThreadPoolExecutor(request.jobs) as pool:
         try:
@@ -117,15 +124,12 @@ def train_at_once(
                 for process in jobs:
                     process.terminate()
             raise
-    failed = [
-        f"seed {seed} {'failed' if code > 0 else f'was killed by {signal.Signals(-code).name}'}"
-        for seed, code in zip(seeds, codes, strict=True)
-        if code
-    ]
+    failed = [seed for seed, code in zip(seeds, codes, strict=True) if code]
     if failed:
+        common = set(filter(None, codes))
         raise JobFailedError(
-            f"{', '.join(failed)}: the same command repeats the trainings that are not finished, "
-            f"and the others are in {folder.path}"
+            f"{seed_words(failed)} failed; the finished trainings are in {folder.path}",
+            exit_code=max(1, *common) if len(common) == 1 else 1,
         )
 
 
@@ -159,7 +163,7 @@ def main() -> int:
             train_job(request)
     except ZerofleetError as error:
         _tell(f"zerofleet: {error}")
-        return error.exit_code if isinstance(error, ConfigError) else 1
+        return error.exit_code
     except KeyboardInterrupt:
         return 130
     return 0

@@ -50,10 +50,12 @@ class ComparisonProgress:
     Args:
         stream: where the lines go.
         shares: number of trainings that are left.
+        scope: what the remaining time is for, such as ``for this seed``; empty: for everything.
     """
 
-    def __init__(self, stream: TextIO, shares: float) -> None:
+    def __init__(self, stream: TextIO, shares: float, scope: str = "") -> None:
         self._stream = stream
+        self._left_words = f"left {scope}".rstrip()
         self._terminal = stream.isatty()
         self._left = shares
         self._all = shares
@@ -78,8 +80,10 @@ class ComparisonProgress:
         self._left -= gain
         now, done = time.monotonic(), self._all - self._left
         parts = ", ".join(f"{name} {min(share, 1):.0%}" for name, share in shares.items())
-        left = (now - self._began) / done * max(self._left, 0) if done > 0 else None
-        line = f"{heading}: {parts}{'' if left is None else f'; {duration(left)} left'}"
+        line = f"{heading}: {parts}"
+        if done > 0:
+            seconds = (now - self._began) / done * max(self._left, 0)
+            line += f"; {duration(seconds)} {self._left_words}"
         if self._terminal:
             if now - self._shown_at >= _SHOW_SECONDS:
                 self._shown_at = now
@@ -135,7 +139,8 @@ class Trainings:
             for seed in comparison.request.seeds
         }
         """The runs without a finished training, by seed."""
-        self._progress = ComparisonProgress(stream, sum(map(len, self.missing.values())))
+        shares, is_job = sum(map(len, self.missing.values())), comparison.request.parent is not None
+        self._progress = ComparisonProgress(stream, shares, "for this seed" if is_job else "")
 
     def go(self) -> list[list[FinishedTraining]]:
         """Train and play what is missing; return the trainings of each seed, in the order of runs.
