@@ -34,7 +34,7 @@ only from layers below its own:
 - ``zerofleet.secrets``: passwords, tokens and certificates, all in files.
 - ``zerofleet.cpus``: the number of CPUs that a process may use; ``zerofleet.errors``;
   ``zerofleet.printable``: untrusted text without control characters;
-  ``zerofleet.launch``: becomes a program that dies with its parent.
+  ``zerofleet.launch``: processes that die with their parent.
 
 Below them all is ``zerofleet_core``, the C++ search and rules.
 """

@@ -11,7 +11,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
@@ -26,10 +25,10 @@ from zerofleet.comparison.comparison_page import page_of
 from zerofleet.comparison.comparison_result import print_table, results_of
 from zerofleet.comparison.trainings import Trainings
 from zerofleet.errors import ZerofleetError
+from zerofleet.launch import leave_with
 from zerofleet.printable import printable_lines
 
 _WARNING = 30
-_WATCH_SECONDS = 1.0
 _STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -158,8 +157,7 @@ def main() -> int:
         if request.parent is None:
             compare(request)
         else:
-            watch = threading.Thread(target=_leave_with, args=(request.parent,), daemon=True)
-            watch.start()
+            leave_with(request.parent)  # it shares the lock of the folder
             train_job(request)
     except ZerofleetError as error:
         _tell(f"zerofleet: {error}")
@@ -182,13 +180,6 @@ def _interrupt_once(number: int, frame: object) -> None:
     for each in _STOP_SIGNALS:
         signal.signal(each, _ignore)
     raise KeyboardInterrupt
-
-
-def _leave_with(parent: int) -> None:
-    """End this process when its parent is gone, because it holds the lock of the folder."""
-    while os.getppid() == parent:
-        time.sleep(_WATCH_SECONDS)
-    os._exit(1)
 
 
 def _ignore(number: int, frame: object) -> None:

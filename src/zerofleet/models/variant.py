@@ -13,8 +13,6 @@ import json
 import os
 import resource
 import sys
-import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from hashlib import sha256
@@ -25,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from zerofleet.errors import IncompatibleModelError, ZerofleetError
+from zerofleet.launch import leave_with
 from zerofleet.models.folder import ModelFolder
 from zerofleet.models.graph import ModelShape, Shape
 
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
 
 
 _CPU_SECONDS = 900
-_WATCH_SECONDS = 1.0
 _BATCH = 64  # positions
 
 
@@ -189,13 +187,6 @@ def _fp16(fp32: bytes, positions: Positions) -> bytes:
 MAKERS: Mapping[str, Callable[[bytes, Positions], bytes]] = {"int8": _int8, "fp16": _fp16}
 
 
-def _leave_with(parent: int) -> None:
-    """End this process when the trainer is gone: it may be killed with minutes of work left."""
-    while os.getppid() == parent:
-        time.sleep(_WATCH_SECONDS)
-    os._exit(1)
-
-
 def main() -> int:
     """Make the variant that the command line names.
 
@@ -205,7 +196,7 @@ def main() -> int:
     root, run, path, num_actions, precision, policy_kl, value_difference = sys.argv[1:]
     resource.setrlimit(resource.RLIMIT_CPU, (_CPU_SECONDS, _CPU_SECONDS))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    threading.Thread(target=_leave_with, args=(os.getppid(),), daemon=True).start()
+    leave_with(os.getppid())
     bounds = Bounds(float(policy_kl), float(value_difference))
     try:
         fp32, positions = Path(path).read_bytes(), Positions.read(sys.stdin.buffer)
